@@ -2,9 +2,9 @@
 
 For notebooks and programs. Data: `load`, `dataset`, `catalog`, and `from_file` (a dataset from files of any kind).
 Selectors: names, `pipeline`, `steps`, `answers`; steps by functions: `rerank`, `retrieve`, `cut`. Results: `evaluate`
-measures selectors on labels, `run` runs an experiment in YAML, `tune` finds the best preset, `check` compares with a
-baseline, `select` answers one request. Labels: `label` asks what requests need, `review` lists labels that look wrong.
-`conversation` shows the context of a stored reply.
+measures selectors on labels, `run` runs an experiment in YAML, `open` reads a finished run, `tune` finds the best
+preset, `check` compares with a baseline, `select` answers one request. Labels: `label` asks what requests need,
+`review` lists labels that look wrong. `conversation` shows the context of a stored reply.
 
 The classes and functions for writing a strategy or plugin are here, too; `dir(ctxbench)` lists them. A name is imported
 when it is first used.
@@ -14,8 +14,20 @@ when it is first used.
 TYPE_CHECKING = False
 # ruff: isort: skip_file
 if TYPE_CHECKING:
-    from ctxbench.api.evaluation import Tuned as Tuned, evaluate as evaluate, run as run, tune as tune
-    from ctxbench.api.inputs import Data as Data, catalog as catalog, dataset as dataset, load as load
+    from ctxbench.api.evaluation import (
+        Tuned as Tuned,
+        evaluate as evaluate,
+        open as open,  # noqa: A004 - only as `ctxbench.open`
+        run as run,
+        tune as tune,
+    )
+    from ctxbench.api.inputs import (
+        Data as Data,
+        Rankings as Rankings,
+        catalog as catalog,
+        dataset as dataset,
+        load as load,
+    )
     from ctxbench.api.labelling import (
         Conversation as Conversation,
         Labelling as Labelling,
@@ -75,8 +87,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _MODULES = {
-    "api.evaluation": ("Tuned", "evaluate", "run", "tune"),
-    "api.inputs": ("Data", "catalog", "dataset", "load"),
+    "api.evaluation": ("Tuned", "evaluate", "open", "run", "tune"),
+    "api.inputs": ("Data", "Rankings", "catalog", "dataset", "load"),
     "api.labelling": (
         "Conversation",
         "Labelling",
@@ -122,7 +134,7 @@ _MODULES = {
     "search.dense": ("ranked_by",),
 }
 _PLACES = {name: module for module, names in _MODULES.items() for name in names}
-__all__ = ["__version__", *sorted(_PLACES)]  # noqa: PLE0604 - all of them are texts
+__all__ = ["__version__", *sorted(_PLACES.keys() - {"open"})]  # noqa: PLE0604 - all of them are texts; `*` keeps `open`
 
 
 def __getattr__(name: str) -> object:
@@ -136,4 +148,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return ["__version__", *sorted(_PLACES)]

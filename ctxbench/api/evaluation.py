@@ -1,4 +1,4 @@
-"""The functions `evaluate`, `run` and `tune`: measure selectors on labels, run experiments, find presets."""
+"""The functions `evaluate`, `run`, `open` and `tune`: measure selectors on labels, read runs, find presets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ctxbench.api.inputs import Data, make_frame, opened
+from ctxbench.api.inputs import Data, make_frame, opened, runs_of
 from ctxbench.api.plots import Style, draw_grid, new_axes, styled
 from ctxbench.api.results import Results
 from ctxbench.api.selectors import (
@@ -33,8 +33,9 @@ from ctxbench.api.selectors import (
 from ctxbench.datasets.dataset import TREC, Dataset
 from ctxbench.evaluation import runner
 from ctxbench.evaluation.experiment import DEFAULT_METRICS, Experiment, read_groups
-from ctxbench.evaluation.inputs import Prepared, open_experiment, prepare
+from ctxbench.evaluation.inputs import Prepared, datasets_of_run, open_experiment, prepare
 from ctxbench.evaluation.metrics import parse_metric
+from ctxbench.evaluation.run_folder import RunFolder
 from ctxbench.io.console import ProgressListener, nothing_said, progress_listener
 from ctxbench.io.errors import Message, ParameterError, UnknownNameError, check_choice, check_known, raise_first
 from ctxbench.model.strategies import Step
@@ -44,7 +45,7 @@ from ctxbench.report.charts import ink, lines, mark_numbers
 from ctxbench.report.tuning_tables import advice, all_advice, console_table, setting_text
 from ctxbench.report.wording import axis_title
 from ctxbench.selectors.external import External, FileSelector
-from ctxbench.selectors.selector import EXTERNAL_KINDS
+from ctxbench.selectors.selector import EXTERNAL_KINDS, ExternalRun
 from ctxbench.tuning.domains import definition_of
 from ctxbench.tuning.inputs import TuningInputs, open_tuning
 from ctxbench.tuning.policy import SET_METRICS, PolicyFile, SelectorEntry, policies_of
@@ -82,8 +83,8 @@ def evaluate(
         selectors: by the name that tables give them: a shipped selector (`"semantic/spec"`, or the path of a
             definition), such a one with values (`{"selector": "memory", "set": {"n": 5}}`), a `pipeline`, recorded
             `answers`, a function of the request and the items that returns the ids chosen (`function(request, items)`,
-            both as dicts), or an object with `describe` and `select`. A list of shipped selectors names them by
-            themselves.
+            both as dicts), or an object with `describe` and `select`; or the name of one of the datasets' `runs`. A
+            list of shipped selectors and runs names them by themselves.
         baseline: the selector that the others are compared with; None = the first.
         split: whose queries are asked; empty = all.
         sample: how many of these at most, drawn by groups; 0 = all.
@@ -118,9 +119,13 @@ def evaluate(
         >>> res.to_frame()["completeness"].round(2).tolist()
         [0.62, 1.0]
     """
-    datasets = {name: loaded.dataset for name, loaded in opened(data).items()}
+    loaded = opened(data)
+    datasets, runs = {name: entry.dataset for name, entry in loaded.items()}, runs_of([*loaded.values()])
     several = [selectors] if isinstance(selectors, str) else selectors
-    named = several if isinstance(several, Mapping) else {str(name): name for name in several}
+    named = dict(several) if isinstance(several, Mapping) else {str(name): name for name in several}
+    named |= {
+        name: runs[selector] for name, selector in named.items() if isinstance(selector, str) and selector in runs
+    }
     raise_first((not named, Message("api.no-selectors")))
     check_choice("judged", judged or TREC, [TREC])
     if baseline is not None and baseline not in named:
@@ -173,6 +178,36 @@ def run(experiment: str | Path, *, out: str | Path | None = None, progress: bool
         [0.62]
     """
     return _results(open_experiment(Path(experiment)), out, progress)
+
+
+def open(folder: str | Path, *, datasets: Data | str | Path | Sequence[Data | str | Path] = ()) -> Results:  # noqa: A001
+    """The results of a finished run, as `evaluate` and `run` return them.
+
+    Args:
+        folder: the run folder, of `evaluate(out=...)`, `run` or `ctxbench run`.
+        datasets: those that need not be opened; a dataset that was in memory must be given. Others are opened by what
+            the run calls them.
+
+    Raises:
+        StorageError: the folder holds no run, or one that is not finished, or it is damaged.
+        ParameterError: a dataset has changed since, or cannot be found: all of them.
+        UnknownNameError: the run has no such dataset.
+
+    Example:
+        >>> settings = {"embedder": "hashing", "counter": "chars/4"}
+        >>> res = ctxbench.evaluate("datasets/smoke", ["bm25"], out=tmp_path / "run", **settings)
+        >>> ctxbench.open(tmp_path / "run").to_frame().equals(res.to_frame())
+        True
+    """
+    path = Path(folder)
+    names = list(RunFolder(path).read("manifest.json")["datasets"])
+    given = {data.name: data.dataset for data in (opened(datasets) if datasets else {}).values()}
+    for name in given:
+        check_known("dataset of the run", name, names)
+    result = datasets_of_run(path, given)
+    if result.faults:
+        raise ParameterError(Message("api.run-datasets", reasons=result.faults, path=str(path)))
+    return Results(path, {name: dataset.measured() for name, dataset in result.asked.items()}, result.opened)
 
 
 def _results(prepared: Prepared, out: str | Path | None, progress: bool | ProgressListener) -> Results:
@@ -697,7 +732,7 @@ def _entry(name: str, selector: Any, tried: Mapping[str, Any]) -> dict[str, Any]
 
 def _made(name: str, selector: Any, tried: Mapping[str, Any]) -> Tunable:
     """A pipeline, a preset, a function or an object, to be tuned; as of `_entry`."""
-    if isinstance(selector, Step):
+    if isinstance(selector, Step | ExternalRun):
         selector = pipeline_of_mapping({"retrieve": selector})
     if isinstance(selector, Pipeline):
         definition, values = definition_of(name or "pipeline", selector, tried)

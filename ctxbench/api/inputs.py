@@ -1,13 +1,16 @@
-"""Datasets and catalogs from files, frames or Python."""
+"""Datasets, catalogs and runs from files, frames or Python, and runs and labels as frames."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
 
 from ctxbench.catalogs.agent_file import open_catalog
 from ctxbench.catalogs.git_trees import tree_view
@@ -16,29 +19,42 @@ from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.files import create_dataset
 from ctxbench.datasets.lookup import open_dataset
 from ctxbench.datasets.queries import Label, QueryRow, read_query
+from ctxbench.evaluation.answers import Slice, run_rows
+from ctxbench.evaluation.run_folder import RunFolder
 from ctxbench.io.errors import (
     Fault,
     InputError,
     Message,
     ParameterError,
+    check_known,
     raise_first,
     suggest,
 )
-from ctxbench.io.rows import Row
+from ctxbench.io.rows import Row, ranked_documents
 from ctxbench.labelling.conversion import field_columns
+from ctxbench.labelling.judgment_files import judged_queries
 from ctxbench.labelling.sources import documents
 from ctxbench.model.arrays import Grade
 from ctxbench.model.items import ITEM_TYPES, Catalog, Item, ItemKey
+from ctxbench.selectors.definitions import shipped
+from ctxbench.selectors.selector import ORACLE, ExternalRun
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ctxbench.evaluation.answers import Part
     from ctxbench.search.embedders import Embedder
 
     EmbedderObject: TypeAlias = Embedder | Callable[[Sequence[str]], Any]
     Rows: TypeAlias = pd.DataFrame | Iterable[Mapping[str, Any]]
     Grades: TypeAlias = Mapping[float, str | int]
 
+_RUN_COLUMNS = {  # of ctxbench, ir_measures, ranx and PyTerrier
+    "query": ("query", "query_id", "q_id", "qid"),
+    "item": ("item", "doc_id", "docno", "docid"),
+    "score": ("score",),
+    "rank": ("rank",),
+}
 _LABEL = ("query", "item", "grade", "via", "alternatives", "quote")
 _SCORE = "score"
 _NEEDED = {"items": ("name",), "queries": ("query", "text"), "labels": ("query", "item")}
@@ -57,10 +73,12 @@ class Data:
     Attributes:
         dataset: as commands and selectors take it.
         source: the name or folder that it was opened by; empty = it is in memory alone.
+        runs: rankings of other programs, by the name under which `evaluate` takes them as selectors.
     """
 
     dataset: Dataset
     source: str = ""
+    runs: Mapping[str, ExternalRun] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -114,7 +132,7 @@ class Data:
         parsed = _labels(labels, self.dataset.catalog, faults, grades)
         if faults:
             raise InputError(faults, subject=f"dataset {self.name}")
-        return Data(self.dataset.with_labels(parsed))
+        return Data(self.dataset.with_labels(parsed), runs=self.runs)
 
     def save(self, folder: str | Path, **about: str) -> None:
         """Write it into a new folder, whole or not at all, as `load` and every command read it; it is not frozen there.
@@ -224,6 +242,7 @@ def dataset(
     *,
     grades: Grades | None = None,
     name: str = "mine",
+    runs: Mapping[str, Any] | None = None,
 ) -> Data:
     """A dataset of frames, rows or files, in ctxbench's names or those of Hugging Face, MTEB, BEIR, TREC and ranx.
 
@@ -241,10 +260,11 @@ def dataset(
             the numbers are grades. But where a `score` (or `relevance`, `label` ...) has one positive value only, as
             in binary judgments, it means required.
         name: what tables call it.
+        runs: rankings of other programs by name, as `answers` takes them; `evaluate` takes the names as selectors.
 
     Raises:
-        InputError: rows are faulty, labels name what is not there, or a number is no grade: all of them; or two columns
-            may hold the same field.
+        InputError: rows are faulty, labels or runs name what is not there, or a number is no grade: all of them; or two
+            columns may hold the same field.
 
     Example:
         >>> ds = ctxbench.dataset(
@@ -275,11 +295,86 @@ def dataset(
     parsed_labels = _labels(labels, item_catalog, faults, grades)
     if faults:
         raise InputError(faults, subject=f"dataset {name}")
-    return Data(
-        Dataset(
-            name=name, version="1", catalog=item_catalog, queries=tuple(parsed_queries), labels=tuple(parsed_labels)
-        )
+    made = Dataset(
+        name=name, version="1", catalog=item_catalog, queries=tuple(parsed_queries), labels=tuple(parsed_labels)
     )
+    for run_name in runs or ():
+        raise_first((run_name in (*shipped(), ORACLE), Message("api.run-named-as-selector", name=run_name)))
+    return Data(made, runs={key: external_run(run, name=f"run {key!r}", of=made) for key, run in (runs or {}).items()})
+
+
+def external_run(run: Any, *, name: str = "run", of: Dataset | None = None) -> ExternalRun:
+    """A ranking that another program made, see `answers`.
+
+    Args:
+        run: as `answers` takes it.
+        name: what faults call it.
+        of: the dataset whose queries and items alone it may name; None = any.
+
+    Raises:
+        StorageError: a file cannot be read.
+        InputError: it is no run, or rows are faulty: all of them.
+    """
+    faults: list[Fault] = []
+    if isinstance(run, str | Path):
+        run = ExternalRun(str(run))
+    parsed = run if isinstance(run, ExternalRun) else ExternalRun.of(ranked_documents(_ranked(run, name), faults))
+    if of is not None:
+        queries = {query.id for query in of.queries}
+        unknown = {
+            "api.run-queries-unknown": [query for query in parsed.rankings if query not in queries],
+            "api.run-items-unknown": [item for item in parsed.documents if item not in of.catalog.named],
+        }
+        faults += [Fault(Message(key, n=len(names), names=names[:5])) for key, names in unknown.items() if names]
+    if faults:
+        raise InputError(faults, subject=name)
+    return parsed
+
+
+def _ranked(run: Any, name: str) -> Iterator[tuple[str, int, str, str, Any]]:
+    """Location (text and line), query, item and score of each row of a run; without scores, minus the rank.
+
+    Raises:
+        ParameterError: it is no run.
+        InputError: a column is missing.
+    """
+    given = run.to_dict() if hasattr(run, "to_dict") and not hasattr(run, "columns") else run  # of ranx
+    rankings = given if isinstance(given, Mapping) else {}
+    for part in (given, *rankings.values()):
+        raise_first((isinstance(part, str) or not isinstance(part, Iterable), Message("api.run-form", got=part)))
+    for query, ranking in rankings.items():
+        pairs = ranking.items() if isinstance(ranking, Mapping) else ((item, -n) for n, item in enumerate(ranking, 1))
+        yield from ((f"{name}, query {query}", 0, str(query), str(item), score) for item, score in pairs)
+    if given is rankings:
+        return
+    frame = given if hasattr(given, "columns") else make_frame(given)
+    query, item, score, rank = (
+        next((list(frame[option]) for option in options if option in frame.columns), None)
+        for options in _RUN_COLUMNS.values()
+    )
+    values = score if score is not None or rank is None else [f"-{value}" for value in rank]
+    if query is None or item is None or values is None:
+        names = {column: _RUN_COLUMNS[column] for column in ("query", "item")}
+        raise InputError([Fault(Message("api.run-columns", **names, columns=list(frame.columns)))], subject=name)
+    for number, row in enumerate(zip(query, item, values, strict=True)):
+        yield f"{name}, row {number}", 0, str(_python(row[0])), str(_python(row[1])), row[2]
+
+
+def runs_of(datasets: Sequence[Data]) -> dict[str, ExternalRun]:
+    """The runs of several datasets by name; those of one name are joined.
+
+    Raises:
+        ParameterError: two of one name have the same query.
+    """
+    if len(datasets) == 1:
+        return dict(datasets[0].runs)
+    rankings: dict[str, dict[str, Any]] = {}
+    for data in datasets:
+        for name, run in data.runs.items():
+            shared = [query for query in run.rankings if query in rankings.get(name, {})]
+            raise_first((shared, Message("api.runs-share-query", name=name, query="".join(shared[:1]))))
+            rankings.setdefault(name, {}).update(run.rankings)
+    return {name: ExternalRun.of(joined) for name, joined in rankings.items()}
 
 
 def _labels(
@@ -477,3 +572,92 @@ def _frame(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> pd.Data
     """A frame of rows: these columns first, then what else rows have; a column that no row has is left out."""
     frame = make_frame(rows)
     return frame[[*(name for name in columns if name in frame), *(name for name in frame if name not in columns)]]
+
+
+def run_frame(part: Part, ids: Sequence[str]) -> pd.DataFrame:
+    """The ranking of a selector on a dataset, see `Results.to_run`."""
+    types = {"query_id": object, "doc_id": object, "score": float, "rank": int}
+    rows = (row for block in part.answers.blocks() for row in run_rows(block, ids))
+    return make_frame(rows, columns=["query_id", "doc_id", "rank", "score"]).astype(types)[list(types)]
+
+
+def qrels_frame(dataset: Dataset) -> pd.DataFrame:
+    """The labels of a dataset, see `Results.qrels`."""
+    types, judged = {"query_id": object, "doc_id": object, "relevance": int}, judged_queries(dataset)
+    queries = [query.id for query in dataset.queries if query.id in judged]
+    rows = ((label.query, label.item.id, label.grade) for query in queries for label in dataset.labels_of(query))
+    return make_frame(rows, columns=list(types)).astype(types)
+
+
+@dataclass(frozen=True, eq=False)
+class Rankings:
+    """The ranked items of a run; iterating yields frames of some queries each, so that a large run fits into memory.
+
+    Attributes:
+        run: the run folder.
+        datasets: by name, as they were asked.
+        selectors: names.
+
+    Columns of a frame: `dataset`, `selector`, `query`, `item`, `rank` (from 1, over all ranked items), `score`,
+    `offered`, and `rule`, why it was not offered (empty where it was). Items of the session are left out. For a
+    selector that does not rank, such as `everything`, the rank is the place in its answer.
+    """
+
+    run: RunFolder
+    datasets: Mapping[str, Dataset]
+    selectors: Sequence[str]
+
+    def __iter__(self) -> Iterator[pd.DataFrame]:
+        return self._frames(self.selectors, None)
+
+    def to_frame(
+        self, *, selectors: str | Sequence[str] | None = None, queries: str | Sequence[str] | None = None
+    ) -> pd.DataFrame:
+        """All rows, or those of some selectors and queries.
+
+        Args:
+            selectors, queries: names and ids; None = all.
+
+        Raises:
+            UnknownNameError: there is no such selector or query.
+        """
+        import pandas as pd
+
+        names, ids = ([value] if isinstance(value, str) else value for value in (selectors, queries))
+        known_ids = {query.id for dataset in self.datasets.values() for query in dataset.queries}
+        for kind, values, existing in (("selector", names, self.selectors), ("query", ids, known_ids)):
+            for value in values or ():
+                check_known(kind, value, existing)
+        frames = list(self._frames(self.selectors if names is None else names, ids))
+        return pd.concat(frames, ignore_index=True) if frames else make_frame((), columns=_RANKING)
+
+    def _frames(self, selectors: Sequence[str], queries: Sequence[str] | None) -> Iterator[pd.DataFrame]:
+        for (name, dataset), selector in itertools.product(self.datasets.items(), selectors):
+            for block in self.run.load(name, selector).answers.blocks():
+                chosen = [row for row, query in enumerate(block.queries) if queries is None or query in queries]
+                if chosen:
+                    yield _ranking_frame(name, selector, block.select_queries(chosen), dataset.catalog)
+
+
+_RANKING = ["dataset", "selector", "query", "item", "rank", "score", "offered", "rule"]
+
+
+def _ranking_frame(dataset: str, selector: str, answers: Slice, catalog: Catalog) -> pd.DataFrame:
+    """The ranked items of some queries."""
+    import pandas as pd
+
+    table = answers.candidates
+    rows = np.flatnonzero(table.tier > 0)
+    request = table.request[rows]
+    rules = np.array(["" if rule is None else str(rule) for rule in table.rules], dtype=object)
+    columns = [
+        dataset,
+        selector,
+        np.array(answers.queries, dtype=object)[request],
+        np.array(catalog.ids, dtype=object)[table.item[rows]],
+        np.arange(1, len(rows) + 1) - np.searchsorted(request, request),
+        table.score[rows],
+        table.chosen[rows],
+        rules[table.out[rows]],
+    ]
+    return pd.DataFrame(dict(zip(_RANKING, columns, strict=True)))

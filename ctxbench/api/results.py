@@ -1,4 +1,4 @@
-"""Results as frames, and `check` against a baseline."""
+"""Results as frames and runs, and `check` against a baseline."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from ctxbench.api.inputs import (
-    make_frame,
-)
+from ctxbench.api.inputs import Rankings, make_frame, qrels_frame, run_frame
 from ctxbench.api.plots import Plots
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.evaluation.comparisons import compare_metric
@@ -187,6 +185,71 @@ class Results:
         ]
         return pd.concat(frames, ignore_index=True)
 
+    def to_run(self, selector: str, dataset: str | None = None) -> pd.DataFrame:
+        """The ranking of a selector as ir_measures takes it; metrics such as nDCG@10 are computed from it.
+
+        For ranx: `ranx.Run.from_df(run, q_id_col="query_id", doc_id_col="doc_id", score_col="score")`.
+
+        Args:
+            selector: its name.
+            dataset: where there are several.
+
+        Returns:
+            One row per query and item, best first, at most 100 a query: `query_id`, `doc_id`, `score`, `rank` (from 1).
+            Items of the session are left out. A score is the selector's. Where scores do not fall strictly (ties,
+            items that were added behind others), it is the next smaller 32-bit number, since trec_eval compares these:
+            sorted by `score`, rows are in the order that was measured.
+
+        Raises:
+            UnknownNameError: there is no such selector or dataset.
+            ParameterError: there are several datasets, or the selector does not rank.
+
+        Example:
+            >>> res = ctxbench.evaluate("datasets/smoke", ["bm25"], embedder="hashing", counter="chars/4")
+            >>> import ir_measures
+            >>> measure = ir_measures.nDCG @ 10
+            >>> round(ir_measures.calc_aggregate([measure], res.qrels(), res.to_run("bm25"))[measure], 2)
+            0.71
+        """
+        name = self._named(dataset)
+        part, ids = self._part(name, selector), self.datasets[name].catalog.ids
+        raise_first((not part.answers.ranked, Message("api.no-ranking", selector=selector)))
+        return run_frame(part, ids)
+
+    def qrels(self, dataset: str | None = None) -> pd.DataFrame:
+        """The labels as ir_measures takes them, of the queries that ranking metrics are computed for.
+
+        For ranx: `ranx.Qrels.from_df(qrels, q_id_col="query_id", doc_id_col="doc_id", score_col="relevance")`.
+
+        Args:
+            dataset: where there are several.
+
+        Returns:
+            One row per label: `query_id`, `doc_id`, `relevance` (2 required, 1 helpful, 0 irrelevant). A required item
+            is relevant at `rel=2` (`l2` in ranx). Alternatives, and what the session holds, are not known there; with
+            `judged="trec"` they do not count here either, and figures at `rel=1` are equal for every query.
+
+        Raises:
+            UnknownNameError: there is no such dataset.
+            ParameterError: there are several.
+
+        Example:
+            >>> res = ctxbench.evaluate("datasets/smoke", ["bm25"], embedder="hashing", counter="chars/4")
+            >>> res.qrels().columns.tolist()
+            ['query_id', 'doc_id', 'relevance']
+        """
+        return qrels_frame(self.datasets[self._named(dataset)])
+
+    def rankings(self) -> Rankings:
+        """Every item that was ranked, also those that were not offered, read as it is asked for.
+
+        Example:
+            >>> res = ctxbench.evaluate("datasets/smoke", ["bm25"], embedder="hashing", counter="chars/4")
+            >>> sum(len(frame) for frame in res.rankings()) == len(res.rankings().to_frame())
+            True
+        """
+        return Rankings(self.run, self.datasets, self.selectors)
+
     def forbidden(self) -> pd.DataFrame:
         """The items that were offered to queries whose labels call them irrelevant, most often first.
 
@@ -211,7 +274,7 @@ class Results:
         selector: str | None = None,
         baseline: str | None = None,
         *,
-        metrics: Sequence[str] = HEADLINE,
+        metrics: Sequence[str] | None = None,
         by_group: bool = False,
     ) -> pd.DataFrame:
         """Compare one selector with another on the same queries, or all pairs of selectors.
@@ -219,7 +282,8 @@ class Results:
         Args:
             selector: its name; None = all pairs, or all selectors with `baseline` if that is given.
             baseline: the selector to compare with; None = the run's.
-            metrics: names; the p-values are Holm-corrected over all rows of the frame.
+            metrics: names; the p-values are Holm-corrected over all rows of the frame. None = completeness and tokens,
+                or where neither was measured, what was.
             by_group: queries of one group, such as paraphrases, are not independent; test and interval take groups
                 for what is.
 
@@ -244,6 +308,9 @@ class Results:
             [['everything', 'bm25', 10, True]]
         """
         base = self._baseline(baseline)
+        if metrics is None:
+            shown = [name for name in self._shown_metrics if not parse_metric(name).declaration.parts]
+            metrics = [name for name in shown if name in HEADLINE] or shown
         names, parts = _listed(metrics), product(self.datasets, self.selectors)
         measured = dict.fromkeys([*self.metrics, *chain.from_iterable(self._part(*part).metrics for part in parts)])
         for name in names:
@@ -552,6 +619,14 @@ class Results:
         if (dataset, selector) not in self._parts:
             self._parts[dataset, selector] = self.run.load(dataset, selector)
         return self._parts[dataset, selector]
+
+    def _named(self, dataset: str | None) -> str:
+        """The name of a dataset, which need not be given where there is one only."""
+        names = list(self.datasets)
+        raise_first((dataset is None and len(names) > 1, Message("api.name-dataset", names=names)))
+        name = names[0] if dataset is None else dataset
+        check_known("dataset", name, names)
+        return name
 
     def _with_query(self, query: str) -> str:
         """The dataset that has the query, if one alone has it."""

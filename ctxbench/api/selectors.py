@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from ctxbench.api.inputs import Data, load, make_frame
+from ctxbench.api.inputs import Data, external_run, load, make_frame
 from ctxbench.catalogs.agent_file import open_catalog
 from ctxbench.io.documents import dump_json
 from ctxbench.io.errors import Message, ParameterError, SelectorError, check_known, raise_first, suggest
@@ -46,7 +46,7 @@ from ctxbench.selectors.definitions import (
 )
 from ctxbench.selectors.explain import Explained, Explanation, explain
 from ctxbench.selectors.external import ByFunction, CutByFunction, External, FileSelector, Rerank, RetrieveByFunction
-from ctxbench.selectors.selector import ORACLE, Answers, Selector, Value
+from ctxbench.selectors.selector import ORACLE, Answers, ExternalRun, Selector, Value
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -82,13 +82,33 @@ class Recorded:
     path: Path
 
 
-def answers(path: str | Path) -> Recorded:
-    """Answers that were recorded in a file, as a selector for `evaluate`.
+def answers(source: Any) -> Recorded | Pipeline:
+    """Answers that were recorded, or the ranking of another program (a run), as a selector for `evaluate`.
 
     Args:
-        path: one JSON object per line: `{"query": ..., "items": [...]}`, as `ctxbench score` takes it.
+        source: the path of a file of answers, a JSON object per line: `{"query": ..., "items": [...]}`, as `ctxbench
+            score` takes it. Or a run: the path of one in TREC's format that ends in `.run` or `.trec`; a frame or rows
+            with the columns of ir_measures (`query_id`, `doc_id`, `score`), ranx (`q_id`) or PyTerrier (`qid`, `docno`,
+            `rank`); `{query: {item: score}}`, `{query: [item, ...]}`, or a `ranx.Run`. An item is an id, or a name that
+            no other item has.
+
+    A run offers all that it ranks; `ctxbench.pipeline({"run": source}, refine=[{"first": {"n": 5}}])` offers five.
+    Items rank by score, of equal scores the greater id first, as trec_eval has it; without scores, by `rank`.
+
+    Raises:
+        InputError: rows of a run are faulty: all of them.
+
+    Example:
+        >>> theirs = ctxbench.answers({"q1": {"area": 2.5, "root": 0.5}})
+        >>> tools, queries = [{"name": "area"}, {"name": "root"}], [{"query": "q1", "text": "area"}]
+        >>> ds = ctxbench.dataset(tools, queries, [{"query": "q1", "item": "area"}])
+        >>> res = ctxbench.evaluate(ds, {"theirs": theirs}, embedder="hashing", counter="chars/4")
+        >>> res.to_run("theirs")["score"].tolist()
+        [2.5, 0.5]
     """
-    return Recorded(Path(path))
+    if isinstance(source, str | Path) and Path(source).suffix not in (".run", ".trec"):
+        return Recorded(Path(source))
+    return pipeline({"run": source})
 
 
 def pipeline(
@@ -102,7 +122,8 @@ def pipeline(
 
     Args:
         retrieve: how candidates are found: a name (`"bm25"`), `{name: parameters}`, or `{"merge": {source: ...}}`. The
-            `embedder` of `dense` is as for `evaluate`.
+            `embedder` of `dense` is as for `evaluate`. `{"run": ...}` is the ranking of another program, as `answers`
+            takes it.
         analyse: how a request becomes chunks.
         refine: what ranks, cuts and expands them, in order.
         format: how the prompt is made; None = as usual.
@@ -124,13 +145,29 @@ def pipeline_of_mapping(spec: Mapping[str, Any]) -> Pipeline:
 
 
 def _with_names(part: Any) -> Any:
-    """A part of a specification with names in place of embedders that are functions."""
+    """A part of a specification with names in place of embedders that are functions, and steps in place of runs."""
     if isinstance(part, Mapping):
         return {
-            name: embedder_name(value) if name == "embedder" and _embeds(value) else _with_names(value)
+            name: embedder_name(value)
+            if name == "embedder" and _embeds(value)
+            else _with_run(value)
+            if name == "retrieve"
+            else _with_names(value)
             for name, value in part.items()
         }
     return [_with_names(element) for element in part] if isinstance(part, list | tuple) else part
+
+
+def _with_run(retrieve: Any) -> Any:
+    """How candidates are found, with runs as steps."""
+    if not isinstance(retrieve, Mapping):
+        return Step("retrieve", "run", retrieve) if isinstance(retrieve, ExternalRun) else _with_names(retrieve)
+    if isinstance(retrieve.get("merge"), Mapping):
+        return {**retrieve, "merge": {name: _with_run(source) for name, source in retrieve["merge"].items()}}
+    run = retrieve.get("run")
+    if run is None or (isinstance(run, Mapping) and isinstance(run.get("file"), str)):
+        return _with_names(retrieve)
+    return Step("retrieve", "run", external_run(run))
 
 
 def _embeds(value: Any) -> bool:
@@ -493,6 +530,8 @@ def selector_spec(name: str, selector: Any) -> SelectorSpec:
         )
     if isinstance(selector, Preset):
         return dataclasses.replace(definition_spec(name, *selector.settled), shipped="")  # a tuned preset is the user's
+    if isinstance(selector, ExternalRun):
+        return pipeline_spec(name, pipeline(selector))
     if isinstance(selector, Recorded):
         return _outside(name, FileSelector(selector.path, name=name))
     return _outside(name, external_of(name, selector))

@@ -12,7 +12,7 @@ from ctxbench.catalogs.agent_file import is_agent_file, open_catalog, read_agent
 from ctxbench.catalogs.instructions import read_page, text_of
 from ctxbench.catalogs.snapshots import CORPUS
 from ctxbench.cli.common import dataset_inputs, print_result
-from ctxbench.datasets.dataset import Dataset
+from ctxbench.datasets.dataset import Dataset, select_queries
 from ctxbench.datasets.files import create_dataset, labelled_items, write_dataset
 from ctxbench.datasets.layout import (
     CARD,
@@ -476,6 +476,7 @@ class ExportTargets:
     requests: Path | None
     plain: bool = field(default=False, kw_only=True)
     run: Path | None = field(default=None, kw_only=True)
+    split: str = field(default="", kw_only=True)
     may_offer: bool = field(default=False, kw_only=True)
 
 
@@ -507,9 +508,12 @@ def export(name: str, targets: ExportTargets, *, as_json: bool) -> None:
     report: dict[str, Any] = {}
     lines = []
     if targets.form is not None and targets.out is not None:
-        result = export_dataset(dataset, targets.out, form=targets.form, plain=targets.plain, run=targets.run)
+        result = export_dataset(
+            dataset, targets.out, form=targets.form, plain=targets.plain, run=targets.run, split=targets.split
+        )
         report, lines = result.as_dict(), export_lines(result, plain=targets.plain)
     if targets.requests is not None:
+        dataset = select_queries(dataset, split=targets.split)
         rows = list(request_rows(dataset, may_offer=targets.may_offer))
         write_atomic(targets.requests, "".join(f"{dumps(row)}\n" for row in rows))
         report["requests"] = str(targets.requests)

@@ -31,6 +31,7 @@ from ctxbench.io.console import progress, say
 from ctxbench.io.documents import dump_json, dump_jsonl, dump_yaml
 from ctxbench.io.errors import Fault, InputError, ParameterError, UnknownNameError, UserError, count, first_few, quoted
 from ctxbench.io.files import write_atomic
+from ctxbench.io.rows import read_run
 from ctxbench.labelling import judgment_files, published, record_files
 from ctxbench.labelling.conversion import FIELD_NAMES, ImportSettings, read_grades
 from ctxbench.labelling.git_history import HistorySettings, grown_history, history_dataset
@@ -638,7 +639,7 @@ def import_run(request: ImportRequest, *, as_json: bool) -> None:
     refuse_outputs({"--out": out}, read, may_replace={"--out": row_with("query", "items", "ranking")})
     with progress() as bar:
         opened = open_dataset(request.dataset, notify=bar.say)
-    answers, odd = judgment_files.answers_of_run(judgment_files.read_run(run), opened, keep=keep)
+    answers, odd = judgment_files.answers_of_run(read_run(run), opened, keep=keep)
     write_atomic(out, dump_jsonl(answers))
     print_result(
         {"answers": len(answers), "written": str(out), "odd": odd},

@@ -423,6 +423,7 @@ def data_export(
     ] = False,
     plain: Annotated[bool, typer.Option("--plain", help="Only what the format itself holds.")] = False,
     run: Annotated[Path | None, typer.Option(help="With trec: a run folder; its rankings are written, too.")] = None,
+    split: Annotated[str, typer.Option(help="Only the queries of this split.")] = "",
     json_: JsonFlag = False,
 ) -> None:
     """Write a dataset, and a run's rankings, for other programs.
@@ -437,7 +438,8 @@ def data_export(
     """
     from ctxbench.cli.curate import ExportTargets, export
 
-    export(dataset, ExportTargets(format_, out, requests, plain=plain, run=run, may_offer=may_offer), as_json=json_)
+    targets = ExportTargets(format_, out, requests, plain=plain, run=run, split=split, may_offer=may_offer)
+    export(dataset, targets, as_json=json_)
 
 
 data_app = typer.Typer(

@@ -18,11 +18,10 @@ import numpy as np
 from ctxbench.catalogs.agent_file import is_agent_file
 from ctxbench.cli.common import dataset_inputs, print_json, print_result, selector_inputs
 from ctxbench.cli.select import find_catalog
-from ctxbench.datasets.dataset import Dataset, select_queries
-from ctxbench.datasets.lookup import open_dataset
+from ctxbench.datasets.dataset import Dataset
 from ctxbench.evaluation import runner
 from ctxbench.evaluation.experiment import Experiment, examine, failures_told, machine, scoring
-from ctxbench.evaluation.inputs import Prepared, prepare
+from ctxbench.evaluation.inputs import Prepared, datasets_of_run, prepare
 from ctxbench.evaluation.run_folder import RunFolder, summarise_run
 from ctxbench.gate.baseline_rows import GATE, gate_file_in_messages
 from ctxbench.gate.history import baseline_of, read_history
@@ -31,6 +30,7 @@ from ctxbench.io.console import progress, say, show_tables
 from ctxbench.io.documents import dump_json
 from ctxbench.io.errors import (
     SHOWN,
+    Message,
     ParameterError,
     SelectorError,
     StorageError,
@@ -154,22 +154,11 @@ def report_run(path: Path, targets: ReportTargets) -> None:
     folder = RunFolder(path)
     manifest = folder.read("manifest.json")
     base = path / str(folder.read("timings.json").get("experiment_folder", "."))
-    recorded = {name: (entry["reference"], entry["hash"]) for name, entry in manifest["datasets"].items()}
-    experiment = manifest["experiment"]
-    split, sample = str(experiment.get("split", "")), int(experiment.get("sample", 0))
-    targets.refuse(dataset_inputs(*(reference for reference, _ in recorded.values()), base=base))
-    judged = str(experiment.get("judged", ""))
-    opened = {name: open_dataset(reference, base=base).judged_by(judged) for name, (reference, _) in recorded.items()}
-    datasets = {
-        n: select_queries(d, split=split, sample=sample, seed=int(experiment["seed"])) for n, d in opened.items()
-    }
-    for name, dataset in datasets.items():
-        if dataset.hash != recorded[name][1]:
-            raise ParameterError(
-                f"dataset {name} has changed since {path} was made (hash {dataset.hash[:12]}, the run's is "
-                f"{recorded[name][1][:12]}); run the experiment again, or bring the old dataset back"
-            )
-    _report(folder, datasets, open_counter(manifest["tokens"], cache=cache_dir()), targets=targets)
+    targets.refuse(dataset_inputs(*(entry["reference"] for entry in manifest["datasets"].values()), base=base))
+    datasets = datasets_of_run(path)
+    if datasets.faults:
+        raise ParameterError(Message("evaluation.run-datasets", reasons=datasets.faults))
+    _report(folder, datasets.asked, open_counter(manifest["tokens"], cache=cache_dir()), targets=targets)
 
 
 def _run(prepared: Prepared, path: Path, *, fresh: bool, targets: ReportTargets, page: bool = True) -> None:

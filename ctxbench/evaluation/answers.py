@@ -30,6 +30,7 @@ from ctxbench.io.documents import dump_json
 from ctxbench.io.errors import Fault, InputError, Message, ParameterError, SelectorError, StorageError
 from ctxbench.io.files import read_bytes, write_atomic
 from ctxbench.model.arrays import (
+    DEPTH,
     BoolArray,
     Evidence,
     FloatArray,
@@ -37,6 +38,7 @@ from ctxbench.model.arrays import (
     Kinship,
     OfferedItems,
     Rankings,
+    falling,
     ranges,
     starts,
 )
@@ -179,6 +181,24 @@ class Slice(AnsweredQueries):
             )
         except (*DAMAGE, ParameterError, SelectorError) as error:
             raise StorageError(f"{path} is damaged ({error}); delete it and run again") from error
+
+
+def run_rows(answers: Slice, ids: Sequence[str]) -> Iterator[tuple[str, str, int, float]]:
+    """The ranking that metrics read, to `DEPTH`, as other programs take it: query, item, rank from 1, and score.
+
+    A score is the selector's where scores fall strictly down the ranking, and else slightly lower (see `falling`), so
+    that programs that sort by score have the same order.
+
+    Args:
+        answers: with rankings.
+        ids: of the catalog's items.
+    """
+    table = answers.candidates
+    for index, query in enumerate(answers.queries):
+        span = table.rows(index)
+        rows = (np.flatnonzero(table.tier[span] > 0) + span.start)[:DEPTH]
+        pairs = zip(table.item[rows].tolist(), falling(table.score[rows]).tolist(), strict=True)
+        yield from ((query, ids[item], rank, score) for rank, (item, score) in enumerate(pairs, start=1))
 
 
 def _select_requests(table: Candidates, indices: Sequence[int]) -> Candidates:

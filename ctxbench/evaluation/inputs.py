@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os.path
 import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,7 +18,7 @@ from ctxbench.datasets.layout import read_weights
 from ctxbench.datasets.lookup import changed_sources, dataset_folder, dataset_reference, open_dataset
 from ctxbench.evaluation.experiment import Experiment, examine
 from ctxbench.evaluation.metrics import Metric, parse_metric, parse_metrics
-from ctxbench.evaluation.run_folder import LONGEST_NAME
+from ctxbench.evaluation.run_folder import LONGEST_NAME, RunFolder
 from ctxbench.io.console import nothing_said
 from ctxbench.io.errors import Fault, InputError, Message, ParameterError, UserError, suggest
 from ctxbench.io.files import cache_dir, file_name
@@ -155,6 +157,68 @@ def prepare(
         counted={name: counts for name, counts in counted.items() if counts is not None},
         groups=groups,
     )
+
+
+class RunDatasets(NamedTuple):
+    """The datasets of a finished run.
+
+    Attributes:
+        asked: by name, with the queries of the run: those of its split or its sample.
+        opened: the same whole, by name.
+        faults: what is wrong, a message for each dataset that cannot be read or has changed since.
+    """
+
+    asked: dict[str, Dataset]
+    opened: dict[str, Dataset]
+    faults: list[Message]
+
+
+def datasets_of_run(folder: Path, opened: Mapping[str, Dataset] = MappingProxyType({})) -> RunDatasets:
+    """Open the datasets of a finished run, as it was asked them.
+
+    Args:
+        folder: of the run.
+        opened: datasets that need not be opened, whole, by name.
+
+    Raises:
+        StorageError: the folder holds no finished run, or is damaged.
+    """
+    store, result = RunFolder(folder), RunDatasets({}, {}, [])
+    manifest = store.read("manifest.json")
+    base = _short(folder / str(store.read("timings.json").get("experiment_folder", ".")))
+    for name, about in manifest["datasets"].items():
+        try:
+            dataset = opened[name] if name in opened else open_dataset(str(about["reference"]), base=base)
+            result.asked[name] = asked_queries(dataset, manifest)
+        except UserError as error:
+            result.faults.append(Message("gate.run-dataset-unreadable", dataset=name, run=folder, error=error))
+            continue
+        result.opened[name] = dataset.judged_by(str(manifest["experiment"].get("judged", "")))
+        if (now := result.asked[name].hash) != about["hash"]:
+            hashes = {"hash": now[:12], "run_hash": str(about["hash"])[:12]}
+            result.faults.append(Message("gate.run-dataset-changed", dataset=name, run=folder, **hashes))
+    return result
+
+
+def asked_queries(dataset: Dataset, manifest: Mapping[str, Any]) -> Dataset:
+    """A dataset with the queries of a run: those of its split or its sample.
+
+    Raises:
+        UserError: the dataset has no such split, or a sample of it is too small.
+    """
+    experiment = manifest["experiment"]
+    split, sample = str(experiment.get("split", "")), int(experiment.get("sample", 0))
+    judged = dataset.judged_by(str(experiment.get("judged", "")))
+    return select_queries(judged, split=split, sample=sample, seed=int(experiment["seed"]))
+
+
+def _short(path: Path) -> Path:
+    """The same folder without `..`, for messages; unchanged if a link makes that another folder."""
+    short = Path(os.path.normpath(path))
+    try:
+        return short if short.samefile(path) else path
+    except OSError:
+        return path
 
 
 GROUP_METRICS = ("R@5", "R@10", "nDCG@10")  # of groups of which no metric is named

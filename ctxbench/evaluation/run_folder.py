@@ -292,11 +292,12 @@ class RunFolder:
 
     def is_foreign(self) -> bool:
         """Whether the folder holds files that are of no run, finished or not."""
-        if self.experiment() is not None or any(
-            next(self.path.glob(part), None) for part in ("*/*/part.json", "*/*+partial/key")
-        ):
+        if self.experiment() is not None or self._has_parts():
             return False
         return next(files_in(self.path), None) is not None
+
+    def _has_parts(self) -> bool:
+        return any(next(self.path.glob(part), None) for part in ("*/*/part.json", "*/*+partial/key"))
 
     def read(self, name: str) -> dict[str, Any]:
         """Read one JSON file of the run.
@@ -307,6 +308,8 @@ class RunFolder:
             InputError: it is no JSON.
         """
         path = self.path / name
+        if not path.exists() and self._has_parts():
+            raise StorageError(Message("evaluation.run-unfinished", path=self.path))
         if not path.exists():
             raise StorageError(f"{self.path} holds no {name}: expected the folder of a finished run (`ctxbench run`)")
         return _read_checked(path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os.path
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -16,11 +15,11 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 
 from ctxbench.catalogs.agent_file import AbsentServer, AgentFile, read_agent
-from ctxbench.datasets.dataset import Dataset, select_queries
-from ctxbench.datasets.lookup import open_dataset, user_folder
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.datasets.lookup import user_folder
 from ctxbench.evaluation.answers import Labels, Slice, enough_shown, joined_slices
 from ctxbench.evaluation.experiment import versions
-from ctxbench.evaluation.inputs import Prepared, count_tokens, prepare
+from ctxbench.evaluation.inputs import Prepared, count_tokens, datasets_of_run, prepare
 from ctxbench.evaluation.metrics import Metric, parse_metric
 from ctxbench.evaluation.metrics import mean as mean_of
 from ctxbench.evaluation.run_folder import RunFolder
@@ -35,13 +34,12 @@ from ctxbench.gate.snapshots import (
     QueryFact,
     SelectorSnapshot,
     TableAnswers,
-    Unasked,
     by_state,
     facts_of,
 )
 from ctxbench.io.console import Notify, ProgressListener, silent
 from ctxbench.io.documents import dump_json
-from ctxbench.io.errors import Fault, Message, ParameterError, StorageError, UserError
+from ctxbench.io.errors import Fault, ParameterError, StorageError
 from ctxbench.io.files import cache_dir
 from ctxbench.model.arrays import FloatArray
 from ctxbench.model.candidates import SHOWN_TOO_LITTLE
@@ -273,52 +271,21 @@ def of_run(folder: Path, opened: Mapping[str, Dataset] | None = None) -> list[Se
         raise StorageError(f"{message}; expected the folder of a finished run (`ctxbench run`)")
     store = RunFolder(folder)
     manifest = store.read("manifest.json")
-    datasets = _datasets_of_run(folder, manifest, opened or {})
+    datasets = datasets_of_run(folder, opened or {})
+    if datasets.faults:
+        raise ParameterError(
+            f"{'; '.join(datasets.faults)}; two runs can be compared only on unchanged datasets: restore the datasets, "
+            f"or run both again. To compare across an edit, accept a baseline before it (`ctxbench check --accept`)"
+        )
     counter = open_counter(manifest["tokens"], cache=cache_dir())
     snapshots = []
-    for dataset, left_out in datasets:
+    for name, asked in datasets.asked.items():
+        dataset = asked.measured()
+        left_out = unasked(datasets.opened[name], dataset)
         facts = facts_of(dataset, count_tokens(counter, dataset.catalog).tolist())
         parts = [_of_part(store, manifest, dataset, selector, facts) for selector in manifest["selectors"]]
         snapshots += [replace(part, unasked=left_out) for part in parts]
     return snapshots
-
-
-def _datasets_of_run(
-    folder: Path, manifest: Mapping[str, Any], opened: Mapping[str, Dataset]
-) -> list[tuple[Dataset, dict[str, Unasked]]]:
-    """The datasets of a run with the queries used, and the reasons why others were not."""
-    base = _short(folder / str(RunFolder(folder).read("timings.json").get("experiment_folder", ".")))
-    experiment = manifest["experiment"]
-    wrong, datasets = [], []
-    for name, about in manifest["datasets"].items():
-        try:
-            full_dataset = opened[name] if name in opened else open_dataset(str(about["reference"]), base=base)
-            full_dataset = full_dataset.judged_by(str(experiment.get("judged", "")))
-            split, sample = str(experiment.get("split", "")), int(experiment.get("sample", 0))
-            dataset = select_queries(full_dataset, split=split, sample=sample, seed=int(experiment["seed"]))
-        except UserError as error:
-            wrong.append(Message("gate.run-dataset-unreadable", dataset=name, run=folder, error=error))
-            continue
-        subset = dataset.measured()
-        datasets.append((subset, unasked(full_dataset, subset)))
-        if dataset.hash != about["hash"]:
-            hashes = {"hash": dataset.hash[:12], "run_hash": str(about["hash"])[:12]}
-            wrong.append(Message("gate.run-dataset-changed", dataset=name, run=folder, **hashes))
-    if wrong:
-        raise ParameterError(
-            f"{'; '.join(wrong)}; two runs can be compared only on unchanged datasets: restore the datasets, or run "
-            f"both again. To compare across an edit, accept a baseline before it (`ctxbench check --accept`)"
-        )
-    return datasets
-
-
-def _short(path: Path) -> Path:
-    """The same folder without `..`, for messages; unchanged if a link makes that another folder."""
-    short = Path(os.path.normpath(path))
-    try:
-        return short if short.samefile(path) else path
-    except OSError:
-        return path
 
 
 def _of_part(

@@ -27,7 +27,8 @@ from annotated_types import Ge, MinLen
 from typing_extensions import is_typeddict
 
 from ctxbench.io.documents import YamlPath, iter_jsonl, line_of
-from ctxbench.io.errors import Fault, InputError, Message, ParameterError, UserError, suggest
+from ctxbench.io.errors import Fault, InputError, Message, ParameterError, UserError, raise_faults, suggest
+from ctxbench.io.files import decoded_lines, open_unpacked
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -350,3 +351,65 @@ class YamlForm:
         if not is_file_name(name):
             self.fault(Message("io.folder-name", got=name), "name")
         return name
+
+
+_RUN = ("query", "Q0", "document", "rank", "score", "tag")  # the fields of a line of a TREC run
+
+
+def read_run(path: Path | str) -> dict[str, list[tuple[str, float]]]:
+    """Read a TREC run: (document, score) by query, best first, queries in the order of the file.
+
+    Raises:
+        StorageError: the file cannot be read.
+        InputError: a line does not have 6 fields, a score is not a finite number, or a document is repeated in a query:
+            all faults, with lines.
+    """
+    path = Path(path)
+    faults: list[Fault] = []
+    content, file = open_unpacked(path)
+    with file:
+        run = ranked_documents(_run_lines(content, path, faults), faults)
+    if not run and not faults:
+        faults.append(Fault(Message("labelling.file-empty", expected="one ranked document per line"), path))
+    raise_faults(faults, subject=str(path))
+    return run
+
+
+def _run_lines(
+    content: Iterable[bytes], path: Path, faults: list[Fault]
+) -> Iterator[tuple[Path | str, int, str, str, str]]:
+    """Path, number, query, document and score of each line that is not blank."""
+    for number, text in decoded_lines(content, path, faults):
+        fields = dict(zip(_RUN, values, strict=True)) if len(values := text.split()) == len(_RUN) else {}
+        if fields:
+            yield path, number, fields["query"], fields["document"], fields["score"]
+        elif values:
+            message = Message("labelling.fields-by-blanks", n=len(_RUN), columns=_RUN, got=len(values))
+            faults.append(Fault(message, path, number))
+
+
+def ranked_documents(
+    rows: Iterable[tuple[Path | str, int, str, str, Any]], faults: list[Fault]
+) -> dict[str, list[tuple[str, float]]]:
+    """(document, score) by query, ordered as trec_eval does: by falling score, of equals the greater document id first.
+
+    Args:
+        rows: path, line, query, document and score of each; a score that is no finite number, and a document that is
+            repeated in a query, are faults.
+        faults: is added to.
+    """
+    run: dict[str, dict[str, float]] = {}
+    for path, line, query, document, score in rows:
+        try:
+            value = float(score)
+        except (TypeError, ValueError):
+            value = math.nan
+        if not math.isfinite(value):
+            faults.append(Fault(Message("labelling.score-form", kind="finite", got=score), path, line))
+        elif document in run.setdefault(query, {}):
+            faults.append(Fault(Message("labelling.document-twice", document=document, query=query), path, line))
+        else:
+            run[query][document] = value
+    return {
+        query: sorted(sorted(scores.items(), reverse=True), key=lambda pair: -pair[1]) for query, scores in run.items()
+    }

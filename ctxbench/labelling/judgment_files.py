@@ -13,14 +13,13 @@ An export has `corpus.jsonl`, `queries.jsonl`, `qrels/<split>.tsv` (BEIR) and `q
 also `runs/<selector>.run`, and `export.json`: the names of these files, the card, and fields that the format lacks.
 Labels of queries that our metrics ignore are not in qrels, so that means over qrels use the same queries. They are in
 `metadata.ctxbench` with other fields that the format lacks, and our importers restore an equal dataset. `plain` writes
-no `metadata`. Scores of runs are reversed ranks, so that there are no ties.
+no `metadata`. Scores of runs are the selector's, made to fall strictly (`run_rows`).
 """
 
 from __future__ import annotations
 
 import csv
 import io
-import math
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -29,15 +28,14 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-import numpy as np
-
 from ctxbench.catalogs.instructions import rule_files
 from ctxbench.catalogs.snapshots import SnapshotPart
 from ctxbench.catalogs.tool_lists import OTHER_NAMES, is_tool_list, read_tool_list
-from ctxbench.datasets.dataset import SPLITS, Dataset, split_of
+from ctxbench.datasets.dataset import SPLITS, TREC, Dataset, select_queries, split_of
 from ctxbench.datasets.layout import CARD
 from ctxbench.datasets.queries import DatasetQuery, Label, group_labels, group_pairs, minimal_groups, read_query
-from ctxbench.evaluation.answers import Slice, StoredAnswers
+from ctxbench.evaluation.answers import Slice, StoredAnswers, run_rows
+from ctxbench.evaluation.inputs import asked_queries
 from ctxbench.evaluation.run_folder import RunFolder
 from ctxbench.io.documents import dump_json, dump_jsonl, read_json
 from ctxbench.io.errors import (
@@ -46,6 +44,7 @@ from ctxbench.io.errors import (
     Message,
     ParameterError,
     StorageError,
+    UserError,
     none_found,
     raise_faults,
     raise_first,
@@ -75,14 +74,11 @@ from ctxbench.labelling.conversion import (
     ImportSettings,
     Judgment,
     PublishedQuery,
-    plain_rows,
-    refuse_empty,
     role_of,
     split_name,
 )
 from ctxbench.labelling.sources import ImportKind, make_kinds
-from ctxbench.model.arrays import DEPTH, Grade
-from ctxbench.model.candidates import Origin
+from ctxbench.model.arrays import Grade
 from ctxbench.model.items import Catalog, Item, read_key
 from ctxbench.model.requests import Request
 
@@ -270,7 +266,7 @@ def import_collection(
     draft = Draft(reader.settings, GROUP_ODD if "groups" in reader.roles else ODD, reader.faults)
     if catalog is not None and reader.rows["documents"]:
         raise ParameterError(Message("labelling.catalog-and-documents", paths=reader.roles.get("documents", files)))
-    items = reader.documents() if catalog is None else items_by_name(catalog)
+    items = reader.documents() if catalog is None else {name: catalog[at] for name, at in catalog.named.items()}
     del reader.rows["documents"]  # of a large collection, they need as much memory as the items
     ambiguous = {item.name for item in catalog or ()} - items.keys()
     catalog = Catalog(items.values()) if catalog is None else catalog
@@ -353,42 +349,6 @@ KINDS = make_kinds(
 )
 
 
-def items_by_name(catalog: Catalog) -> dict[str, Item]:
-    """The items of a catalog by id, and by name where it is unique."""
-    by_name = group_pairs((item.name, item) for item in catalog)
-    return {name: items[0] for name, items in by_name.items() if len(items) == 1} | {item.id: item for item in catalog}
-
-
-def read_run(path: Path | str) -> dict[str, list[tuple[str, float]]]:
-    """Read a run: (document, score) by query, best first, queries in the order of the file.
-
-    Raises:
-        StorageError: the file cannot be read.
-        InputError: a line does not have 6 fields, a score is not a finite number, or a document is repeated in a query:
-            all faults, with lines.
-    """
-    path = Path(path)
-    faults: list[Fault] = []
-    rows: dict[str, dict[str, float]] = {}
-    for number, _, fields in plain_rows(path, "run", faults):
-        query, document, score = (fields[name] for name in ("query", "document", "score"))
-        try:
-            value = float(score)
-        except ValueError:
-            value = math.nan
-        if not math.isfinite(value):
-            faults.append(Fault(Message("labelling.score-form", kind="finite", got=score), path, number))
-        elif document in rows.setdefault(query, {}):
-            faults.append(Fault(Message("labelling.document-twice", document=document, query=query), path, number))
-        else:
-            rows[query][document] = value
-    refuse_empty(rows, path, faults, expected="one ranked document per line")
-    raise_faults(faults, subject=str(path))
-    return {
-        query: sorted(sorted(scores.items(), reverse=True), key=lambda pair: -pair[1]) for query, scores in rows.items()
-    }
-
-
 def answers_of_run(
     run: Mapping[str, Sequence[tuple[str, float]]], dataset: Dataset, *, keep: int
 ) -> tuple[list[dict[str, Any]], dict[str, list[str]]]:
@@ -409,7 +369,7 @@ def answers_of_run(
     """
     if keep < 0:
         raise ParameterError(f"keep must be 0 or more, got {keep}")
-    item_ids = {name: item.id for name, item in items_by_name(dataset.catalog).items()}
+    item_ids = {name: dataset.catalog.ids[position] for name, position in dataset.catalog.named.items()}
     queries = {query.id: run.get(query.id, ()) for query in dataset.queries}
     documents = list(dict.fromkeys(document for pairs in run.values() for document, _ in pairs))
     for names, noun, expected in ((list(run), "queries", queries), (documents, "ranked documents", item_ids)):
@@ -471,7 +431,13 @@ class ExportReport:
 
 
 def export_dataset(
-    dataset: Dataset, folder: Path | str, *, form: str, plain: bool = False, run: Path | str | None = None
+    dataset: Dataset,
+    folder: Path | str,
+    *,
+    form: str,
+    plain: bool = False,
+    run: Path | str | None = None,
+    split: str = "",
 ) -> ExportReport:
     """Write a dataset in another format, all of it or nothing.
 
@@ -481,10 +447,13 @@ def export_dataset(
         form: `beir` or `trec`.
         plain: write only data of the format.
         run: with `trec`, the folder of a finished run on this dataset; the ranking of each selector is written to
-            depth 100, without the session.
+            depth 100, without the session. Of a run over a split or a sample, its queries alone are written.
+        split: only the queries of this split; empty = of all.
 
     Raises:
-        ParameterError: the format is unknown, the folder has other files, or a run is to be written as BEIR.
+        ParameterError: the format is unknown, the folder has other files, a run is to be written as BEIR, or has no
+            query of the split.
+        UnknownNameError: the dataset has no such split.
         StorageError: the run is missing, damaged, or of another dataset; or the folder cannot be written.
     """
     folder = Path(folder)
@@ -493,9 +462,9 @@ def export_dataset(
         (run is not None and form != "trec", "runs are written in TREC's format only; export with `--format trec`"),
     )
     _check_folder(folder)
-    parts = {} if run is None else _answers(dataset, Path(run))
+    dataset, parts = (select_queries(dataset, split=split), {}) if run is None else _of_run(dataset, Path(run), split)
     ranked = {name: answers for name, answers in parts.items() if answers.ranked}
-    judged = _judged(dataset)
+    judged = judged_queries(dataset)
     with atomic_folder(folder) as temporary:
         write_atomic(temporary / "corpus.jsonl", dump_jsonl(_corpus_rows(dataset, plain=plain)))
         write_atomic(temporary / "queries.jsonl", dump_jsonl(_query_rows(dataset, judged, plain=plain)))
@@ -516,7 +485,7 @@ def export_dataset(
         not_held=missing,
         runs={name: f"runs/{file_name(name)}.run" for name in ranked},
         without_ranking=tuple(name for name, answers in parts.items() if not answers.ranked),
-        other_values=_other_values(dataset, judged) if ranked else {},
+        other_values=other_values(dataset, judged) if ranked else {},
     )
 
 
@@ -547,7 +516,7 @@ def _own_names(path: Path) -> set[str]:
 def not_held(dataset: Dataset) -> dict[str, int]:
     """Count the data of a dataset that BEIR and TREC lack; without counts of 0."""
     queries, labels = dataset.queries, dataset.labels
-    judged = _judged(dataset)
+    judged = judged_queries(dataset)
     requests = [query.request for query in queries]
     counts = {
         "labels that are alternatives": sum(bool(label.alternatives) for label in labels),
@@ -576,9 +545,10 @@ def not_held(dataset: Dataset) -> dict[str, int]:
     return {noun: count for noun, count in counts.items() if count}
 
 
-def _judged(dataset: Dataset) -> set[str]:
-    """The queries with labels in qrels: fully labelled ones with required items."""
-    return {label.query for label in dataset.labels if label.grade == Grade.REQUIRED} - set(dataset.unlabelled)
+def judged_queries(dataset: Dataset) -> set[str]:
+    """The queries with labels in qrels: fully labelled, with a required item, or with any label as trec_eval judges."""
+    least = Grade.IRRELEVANT if dataset.judged_as == TREC else Grade.REQUIRED
+    return {label.query for label in dataset.labels if label.grade >= least} - set(dataset.unlabelled)
 
 
 def _corpus_rows(dataset: Dataset, *, plain: bool) -> Iterator[dict[str, Any]]:
@@ -640,44 +610,38 @@ def _card(dataset: Dataset) -> dict[str, Any]:
     return {**card, "hash": dataset.hash}
 
 
-def _answers(dataset: Dataset, run: Path) -> dict[str, Slice | StoredAnswers]:
-    """The answers of every selector of a run on this dataset, by selector.
+def _of_run(dataset: Dataset, run: Path, split: str) -> tuple[Dataset, dict[str, Slice | StoredAnswers]]:
+    """The queries of a run on this dataset, or those of the split, and the answers of every selector, by its name.
 
     Raises:
         StorageError: the run is missing or damaged, or none of its datasets is this one.
+        ParameterError: the run has no query of the split.
     """
-    store = RunFolder(run)
+    store, asked = RunFolder(run), dataset
     manifest = store.read("manifest.json")
+    with suppress(UserError):  # it has no such split, so it is another dataset
+        asked = asked_queries(dataset, manifest)
     datasets = {name: entry["hash"] for name, entry in manifest["datasets"].items()}
-    name = next((name for name, content in datasets.items() if content == dataset.hash), None)
+    name = next((name for name, content in datasets.items() if content == asked.hash), None)
     if name is None:
         listed = ", ".join(f"{name} {content[:12]}" for name, content in datasets.items())
         raise StorageError(
-            f"{run} is a run on {listed}, not on {dataset.name} {dataset.hash[:12]}; export the dataset of the run"
+            f"{run} is a run on {listed}, not on {dataset.name} {asked.hash[:12]}; export the dataset of the run"
         )
-    return {selector: store.load(name, selector).answers for selector in manifest["selectors"]}
+    missing = Message("labelling.split-not-in-run", run=run, split=split, splits=asked.split_names)
+    raise_first((split and split not in asked.split_names, missing))
+    answers = {selector: store.load(name, selector).answers for selector in manifest["selectors"]}
+    return select_queries(asked, split=split), answers
 
 
 def _run(dataset: Dataset, selector: str, answers: Slice | StoredAnswers) -> str:
-    """The rankings of one selector, best first, to `DEPTH`, without the session."""
-    tag = file_name(selector).replace(" ", "%20")
-    return _escape_mark(
-        "".join(line for block in answers.blocks() for line in _run_lines(dataset.catalog.ids, tag, block))
-    )
+    """The rankings of one selector for the queries of the dataset."""
+    tag, queries = file_name(selector).replace(" ", "%20"), {query.id for query in dataset.queries}
+    rows = (row for block in answers.blocks() for row in run_rows(block, dataset.catalog.ids) if row[0] in queries)
+    return _escape_mark("".join(f"{query} Q0 {item} {rank} {score!r} {tag}\n" for query, item, rank, score in rows))
 
 
-def _run_lines(ids: Sequence[str], tag: str, answers: Slice) -> Iterator[str]:
-    table = answers.candidates
-    for index, query in enumerate(answers.queries):
-        rows = np.arange(table.start[index], table.start[index + 1])
-        session = set(table.item[rows[table.origin[rows] == Origin.SESSION]].tolist())
-        candidates = table.item[rows[table.origin[rows] == Origin.SEARCH]].tolist()
-        ranking = [item for item in candidates if item not in session][:DEPTH]
-        for rank, item in enumerate(ranking, start=1):
-            yield f"{query} Q0 {ids[item]} {rank} {len(ranking) - rank + 1} {tag}\n"
-
-
-def _other_values(dataset: Dataset, judged: set[str]) -> dict[str, tuple[str, ...]]:
+def other_values(dataset: Dataset, judged: set[str]) -> dict[str, tuple[str, ...]]:
     """The queries whose metrics differ in other programs, by reason."""
     batch, keys = dataset.batch(), [item.key for item in dataset.catalog]
     ends = zip(batch.session_start.tolist(), batch.session_start[1:].tolist(), strict=False)

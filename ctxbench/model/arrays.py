@@ -54,6 +54,21 @@ def firsts(*keys: npt.NDArray[np.generic]) -> BoolArray:
     return new
 
 
+def falling(scores: FloatArray) -> FloatArray:
+    """Scores of a ranking, best first, that fall strictly also as 32-bit numbers, which trec_eval compares.
+
+    A score below the one before it stays as it is. Any other becomes the next 32-bit number below the one before it.
+
+    Args:
+        scores: in the order of the ranking, finite, shape (n,). Empty in, empty out.
+    """
+    bits = np.clip(scores, -3e38, 3e38).astype(np.float32).view(np.int32).astype(np.int64)
+    key, position = np.where(bits < 0, -(2**31) - bits, bits), np.arange(len(scores))  # keys rise as scores do
+    lowered = np.minimum.accumulate(key + position) - position
+    values = np.where(lowered < 0, -(2**31) - lowered, lowered).astype(np.int32).view(np.float32)
+    return np.where(lowered == key, scores, values.astype(np.float64))
+
+
 def frozen(array: npt.NDArray[T]) -> npt.NDArray[T]:
     """The array itself, made read-only, so that no step can change the input of another."""
     array.flags.writeable = False

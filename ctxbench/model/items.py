@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from difflib import SequenceMatcher
@@ -440,6 +441,13 @@ class Catalog(Sequence[Item]):
     def ids(self) -> tuple[str, ...]:
         """The percent-encoded identities, by position."""
         return tuple(item.id for item in self._items)
+
+    @cached_property
+    def named(self) -> Mapping[str, int]:
+        """The position of each item by its id, and by its name where no other item has that."""
+        names = Counter(item.name for item in self)
+        unique = {item.name: position for position, item in enumerate(self) if names[item.name] == 1}
+        return unique | {item_id: position for position, item_id in enumerate(self.ids)}
 
     def position(self, key: ItemKey | str) -> int:
         """Return the position of an item, given its key or id.

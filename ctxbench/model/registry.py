@@ -72,6 +72,7 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "planned": "ctxbench.pipelines.strategies.files:PlannedFiles",
         "entry_points": "ctxbench.pipelines.strategies.files:EntryPoints",
         "random": "ctxbench.pipelines.strategies.retrieve:Random",
+        "run": "ctxbench.selectors.selector:ExternalRun",
         "similar": "ctxbench.pipelines.strategies.files:Similar",
     },
     "feature": {

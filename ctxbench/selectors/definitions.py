@@ -65,7 +65,7 @@ from ctxbench.selectors.selector import (
 
 _SHIPPED = Path(__file__).parent / "shipped"
 _JOINED = re.compile(r"(.+\.ya?ml)[#:/@]([^/]+)")  # a presets file and a preset, written as one
-_FILES = ("calibration", "graph")  # parameters of steps that are paths
+_FILES = ("calibration", "graph", "file")  # parameters of steps that are paths
 
 
 def selector_of_tree(catalog: str) -> str | None:

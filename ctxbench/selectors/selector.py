@@ -1,17 +1,21 @@
-"""The selector protocol, parameters of selectors, and selectors that run a pipeline."""
+"""The selector protocol, parameters of selectors, selectors that run a pipeline, and external runs as steps."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Annotated, Any, Protocol, TypeAlias, cast
 
 import numpy as np
 from pydantic import Field
 
 from ctxbench.io.documents import YamlPath
-from ctxbench.io.errors import Message, ParameterError, SelectorError, suggest
-from ctxbench.model.arrays import FloatArray, IntArray
+from ctxbench.io.errors import Message, ParameterError, SelectorError, none_found, suggest
+from ctxbench.io.files import read_bytes
+from ctxbench.io.rows import read_run
+from ctxbench.model.arrays import FloatArray, IntArray, falling
 from ctxbench.model.candidates import AS_MANY_AS, Candidates, Origin, Rule, place_among, uncut
 from ctxbench.model.formats import FileModel, NullAs, parsed
 from ctxbench.model.items import Catalog, ItemKey
@@ -19,6 +23,7 @@ from ctxbench.model.registry import check_type
 from ctxbench.model.requests import Batch, Query
 from ctxbench.model.resources import CHAT, FORMAT, OLLAMA, Resources, kind_of
 from ctxbench.model.selection import concatenated, session_rows
+from ctxbench.model.strategies import Strategy
 from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.search.chunking import js_trim
 
@@ -434,3 +439,79 @@ class Oracle:
             ranked=True,
             scored=True,
         )
+
+
+_GIVEN = "sha256:"  # how `file` begins where a run was given in Python
+_rankings: dict[
+    str, Mapping[str, Sequence[tuple[str, float]]]
+] = {}  # given in Python
+
+
+@dataclass(frozen=True)
+class ExternalRun(Strategy):
+    """The ranking that another program made: a run in TREC's format, or one given in Python (`ctxbench.answers`).
+
+    Attributes:
+        file: the run, a line `query Q0 document rank score tag` for each item; a document is the id of an item, or a
+            name that no other item has. Of a run given in Python it is the run's hash.
+
+    Items rank by score, of equal scores the greater document id first, as trec_eval has it. What the request may not
+    get is left out. A query that the run does not have has no candidates. Cost: linear in the ranked items. Source:
+    the format of trec_eval.
+    """
+
+    file: str
+
+    @classmethod
+    def of(cls, rankings: Mapping[str, Sequence[tuple[str, float]]]) -> ExternalRun:
+        """A run from (document, score) by query, best first."""
+        digest = hashlib.sha256(repr(sorted(rankings.items())).encode("utf-8", "surrogatepass")).hexdigest()
+        _rankings[f"{_GIVEN}{digest}"] = rankings
+        return cls(f"{_GIVEN}{digest}")
+
+    @cached_property
+    def rankings(self) -> Mapping[str, Sequence[tuple[str, float]]]:
+        """(document, score) by query, best first."""
+        return _rankings[self.file] if self.file in _rankings else read_run(self.file)
+
+    @property
+    def documents(self) -> list[str]:
+        """Every ranked document once, in the order of the run."""
+        return list(dict.fromkeys(document for ranking in self.rankings.values() for document, _ in ranking))
+
+    @property
+    def content(self) -> str | None:
+        """SHA-256 of the file; None for a run given in Python."""
+        return None if self.file.startswith(_GIVEN) else hashlib.sha256(read_bytes(self.file)).hexdigest()
+
+    def check(self, catalog: Catalog, resources: Resources) -> None:  # noqa: ARG002
+        """Check that a ranked document is in the catalog.
+
+        Raises:
+            StorageError, InputError: the file cannot be read, or is no run.
+            ParameterError: none is.
+        """
+        if not any(document in catalog.named for document in self.documents):
+            raise ParameterError(none_found(self.documents, "ranked documents", "the catalog", catalog.ids))
+
+    def __call__(self, query: Query, resources: Resources) -> Candidates:  # noqa: ARG002
+        """Take the ranking of every request.
+
+        Raises:
+            SelectorError: a ranked document is no item.
+        """
+        batch, positions = query.batch, query.batch.catalog.named
+        requests, items, scores = [], [], [np.empty(0)]
+        for row, request in enumerate(batch.requests):
+            ranking: dict[int, float] = {}
+            for document, score in self.rankings.get(request.id, ()):
+                if document not in positions:
+                    values = {"document": document, "query": request.id, "hint": suggest(document, positions)}
+                    raise SelectorError(Message("pipelines.run-item-unknown", **values))
+                ranking.setdefault(positions[document], score)  # the id and the name may both be ranked
+            requests += [row] * len(ranking)
+            items += list(ranking)
+            scores.append(falling(np.array(list(ranking.values()), dtype=np.float64)))
+        request_rows, item = np.array(requests, dtype=np.int64), np.array(items, dtype=np.int64)
+        rows = batch.eligible.cells(request_rows, item)
+        return Candidates.build(len(batch), request_rows[rows], item[rows], score=np.concatenate(scores)[rows])

@@ -228,6 +228,15 @@ def test_a_faulty_file_of_renames_has_lines(tiny, changed, tmp_path):
         curate.rebase(str(tiny), rebasing(changed, renames=renames), out=None, list_all=False, as_json=False)
 
 
+def test_a_split_limits_the_export_and_the_requests(tiny, tmp_path, capsys):
+    targets = curate.ExportTargets("trec", tmp_path / "out", tmp_path / "requests.jsonl", split="tuning")
+    curate.export(str(tiny), targets, as_json=True)
+    expected = read_dataset(tiny).split("tuning").queries
+    assert json.loads(capsys.readouterr().out)["queries"] == len(expected)
+    asked = [json.loads(line).get("query") for line in (tmp_path / "requests.jsonl").read_text("utf-8").splitlines()]
+    assert [query for query in asked if query] == [query.id for query in expected]
+
+
 def test_export_says_what_the_format_cannot_hold(tiny, tmp_path, capsys):
     curate.export(str(tiny), curate.ExportTargets("beir", tmp_path / "out", None), as_json=False)
     out = capsys.readouterr().out.splitlines()

@@ -8,21 +8,23 @@ import math
 import random
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import ir_measures
 import numpy as np
 import pytest
 
-from ctxbench.datasets.dataset import Dataset
+from ctxbench.datasets.dataset import Dataset, select_queries
 from ctxbench.datasets.files import write_dataset
 from ctxbench.datasets.queries import Label
 from ctxbench.evaluation.inputs import open_experiment
 from ctxbench.evaluation.metrics import parse_metrics
 from ctxbench.evaluation.run_folder import RunFolder, summarise_run
 from ctxbench.evaluation.runner import run
-from ctxbench.io.errors import InputError, ParameterError, StorageError
+from ctxbench.io.errors import InputError, ParameterError, StorageError, UnknownNameError
+from ctxbench.io.rows import read_run
 from ctxbench.labelling.conversion import Conversion, ImportSettings
-from ctxbench.labelling.judgment_files import answers_of_run, export_dataset, import_collection, read_run
+from ctxbench.labelling.judgment_files import answers_of_run, export_dataset, import_collection
 from ctxbench.labelling.published import BFCL
 from ctxbench.labelling.sources import data_files
 from ctxbench.model.arrays import DEPTH
@@ -231,13 +233,13 @@ def graded(make) -> Dataset:
     return make.dataset(items, queries, labels, name="graded")
 
 
-def ran(data: Dataset, folder: Path) -> Path:
-    """A run of BM25 and a random ranking."""
+def ran(data: Dataset, folder: Path, *lines: str) -> Path:
+    """A run of BM25 and a random ranking; `lines` are added to the experiment."""
     write_dataset(data, folder / "data")
-    lines = ["name: e", f"datasets: [{folder / 'data'}]", "embedder: hashing", "tokens: chars/4"]
-    lines += [f"metrics: [{', '.join(METRICS)}, completeness, tokens]", "selectors:"]
-    lines += ["  - {selector: bm25}", "  - {selector: random, set: {n: 5}}", "  - {selector: everything}"]
-    (folder / "e.yaml").write_text("\n".join(lines), "utf-8")
+    text = ["name: e", f"datasets: [{folder / 'data'}]", "embedder: hashing", "tokens: chars/4", *lines]
+    text += [f"metrics: [{', '.join(METRICS)}, completeness, tokens]", "selectors:"]
+    text += ["  - {selector: bm25}", "  - {selector: random, set: {n: 5}}", "  - {selector: everything}"]
+    (folder / "e.yaml").write_text("\n".join(text), "utf-8")
     run(open_experiment(folder / "e.yaml"), folder / "run")
     return folder / "run"
 
@@ -302,14 +304,14 @@ def test_scores_of_runs_fall_strictly_and_stop_at_depth(make, tmp_path, monkeypa
     exported = export_dataset(data, tmp_path / "out", form="trec", run=ran(data, tmp_path))
     for selector, file in exported.runs.items():
         rows = [line.split(" ") for line in (tmp_path / "out" / file).read_text().splitlines()]
-        by_query: dict[str, list[tuple[int, int]]] = {}
+        by_query: dict[str, list[tuple[int, float]]] = {}
         for query, q0, item, rank, score, tag in rows:
             assert (q0, tag) == ("Q0", selector.replace("/", "~"))
             assert data.catalog.find(item) is not None
-            by_query.setdefault(query, []).append((int(rank), int(score)))
+            by_query.setdefault(query, []).append((int(rank), float(score)))
         for pairs in by_query.values():
             assert [rank for rank, _ in pairs] == list(range(1, len(pairs) + 1))
-            assert [score for _, score in pairs] == list(range(len(pairs), 0, -1))
+            assert (np.diff(np.array([score for _, score in pairs], dtype=np.float32)) < 0).all()
             assert len(pairs) <= DEPTH
     assert max(len(found) for found in by_query.values()) == DEPTH
 
@@ -326,6 +328,53 @@ def test_a_run_comes_back_as_answers_with_the_same_ranking(make, tmp_path, monke
         expected = [data.catalog.ids[item] for item in table.item[table.rows(place)]]
         assert [row["id"] for row in answer["ranking"]] == expected
         assert [row["id"] for row in answer["items"]] == expected[:3]
+
+
+def ids(folder: Path) -> list[str]:
+    return [json.loads(line)["_id"] for line in (folder / "queries.jsonl").read_text("utf-8").splitlines()]
+
+
+def queries_of(file: Path) -> set[str]:
+    return {line.split(" ")[0] for line in file.read_text("utf-8").splitlines()}
+
+
+@pytest.mark.parametrize("part", ["split: test", "sample: 9"])
+def test_of_a_run_over_some_queries_these_are_exported(make, tmp_path, monkeypatch, part):
+    monkeypatch.setenv("CTXBENCH_CACHE", str(tmp_path / "cache"))
+    data, out = graded(make), tmp_path / "out"
+    folder = ran(data, tmp_path, part)
+    exported = export_dataset(data, out, form="trec", run=folder)
+    asked = RunFolder(folder).load("graded", "random").answers.queries
+    assert ids(out) == [query for query in ids(out) if query in asked or query == "q39"]  # which has no label
+    assert queries_of(out / exported.runs["random"]) == set(asked)
+    assert set().union(*map(queries_of, (out / "qrels").iterdir())) == set(asked)
+    assert imported(out).dataset.hash == select_queries(data, **asked_of(part)).hash
+
+
+def asked_of(part: str) -> dict[str, Any]:
+    name, _, value = part.partition(": ")
+    return {name: int(value) if value.isdecimal() else value}
+
+
+def test_a_split_of_a_run_is_exported(make, tmp_path, monkeypatch):
+    monkeypatch.setenv("CTXBENCH_CACHE", str(tmp_path / "cache"))
+    data, out = graded(make), tmp_path / "out"
+    split = {query.id for query in data.split("test").queries}
+    exported = export_dataset(data, out, form="trec", run=ran(data, tmp_path), split="test")
+    assert set(ids(out)) == split
+    assert queries_of(out / exported.runs["random"]) == split - {"q39"}
+    assert list(exported.labels) == ["test"]
+    assert export_dataset(data, tmp_path / "without", form="beir", split="tuning").queries == 40 - len(split)
+
+
+def test_a_split_that_was_not_run_is_refused(make, tmp_path, monkeypatch):
+    monkeypatch.setenv("CTXBENCH_CACHE", str(tmp_path / "cache"))
+    data = graded(make)
+    folder = ran(data, tmp_path, "split: test")
+    with pytest.raises(ParameterError, match="no query of split 'tuning', only of test"):
+        export_dataset(data, tmp_path / "out", form="trec", run=folder, split="tuning")
+    with pytest.raises(UnknownNameError, match="unknown split 'tset'"):
+        export_dataset(data, tmp_path / "out", form="beir", split="tset")
 
 
 def test_a_run_on_another_dataset_is_refused(make, tiny, tmp_path, monkeypatch):

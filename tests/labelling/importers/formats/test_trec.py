@@ -9,8 +9,9 @@ import pytest
 
 from ctxbench.datasets.files import read_dataset
 from ctxbench.io.errors import InputError, ParameterError, StorageError
+from ctxbench.io.rows import read_run
 from ctxbench.labelling.conversion import ImportSettings
-from ctxbench.labelling.judgment_files import answers_of_run, import_collection, read_run
+from ctxbench.labelling.judgment_files import answers_of_run, import_collection
 from ctxbench.selectors.external import FileSource
 
 TINY = Path(__file__).parents[3] / "fixtures" / "tiny"
