@@ -38,6 +38,7 @@ class Joined:
 
     Attributes:
         evidence, labels: what is joined; `n` queries.
+        labelled: True for each query that has labels.
         label_query, label_group: the query of each label, and its group, -1 if none.
         group_query: the query of each group.
         need: how many groups each query has.
@@ -53,6 +54,7 @@ class Joined:
         self.evidence, self.labels, offered = evidence, evidence.judgments, evidence.offered
         self.n = self.labels.n_queries
         self.trec = self.labels.gain is not None
+        self.labelled = np.diff(self.labels.start) > 0
         self.label_gain = self.labels.grade if self.labels.gain is None else self.labels.gain
         tables = [self.labels.item, offered.item]
         if evidence.rankings is not None:
@@ -403,7 +405,7 @@ def _mask_ranking(j: Joined, value: FloatArray, applies: BoolArray) -> FloatArra
     """NaN where a ranking metric does not apply; trec_eval measures every query that has labels."""
     if not j.trec:
         return _mask(value, j.has_ranking & applies)
-    return _mask(np.where(applies, value, 0.0), j.has_ranking & (np.diff(j.labels.start) > 0))
+    return _mask(np.where(applies, value, 0.0), j.has_ranking & j.labelled)
 
 
 def _groups_met(j: Joined, k: int) -> FloatArray:

@@ -53,6 +53,10 @@ HOW = {
     "ctxbench check gate.yaml": AS_WRITTEN,
     "ctxbench check RUN_A RUN_B": "check runs/presets-part runs/presets-part",
     "ctxbench report --history gate.yaml": AS_WRITTEN,  # over a commit of the baseline, see `commit`
+    "ctxbench data export DATASET --format trec --out FOLDER --run runs/mine": (
+        "data export bfcl-simple --format trec --out trec --run runs/presets-part"
+    ),
+    "ctxbench data from-git REPO": "data from-git nowhere",
     'pip install -e ".[notebooks]"': PINNED,
     "make notebooks": DRY,
     "ctxbench run EXPERIMENT.yaml": "run experiments/presets.yaml --limit 3 --only bm25 --out runs/small",
@@ -76,7 +80,6 @@ HOW = {
     "ctxbench data import FILE -c C": "data import log.jsonl -c catalogs/mine --out datasets/log",
     "ctxbench data import NAME": "data import smoke",
     "ctxbench data import FILE --as run": "data import ranking.run --as run -d bfcl-simple --out ranked.jsonl",
-    "ctxbench data from-git REPO": "data from-git nowhere",
     "ctxbench data label FOLDER --minutes 20": "data label datasets/log --minutes 20",
     "ctxbench data review D": "data review bfcl-simple --list",
     "ctxbench data pool D": "data pool bfcl-simple --out pairs.jsonl",

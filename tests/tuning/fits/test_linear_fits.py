@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from ctxbench import testing
+from ctxbench.datasets.queries import Label
 from ctxbench.evaluation.metrics import evaluate, mean, parse_metric
 from ctxbench.io.errors import ParameterError
 from ctxbench.model.arrays import Evidence, OfferedItems, Rankings
@@ -44,13 +45,14 @@ def test_weights_are_fitted_within_a_token_count(data, resources):
     assert wide.values["before"] == wide.values["value"] == 1.0  # everything fits
 
 
-def measured(made, one: Pipeline, resources) -> float:
-    """The mean RR of a pipeline, by the ordinary metrics."""
+def measured(made, one: Pipeline, resources, metric: str = "RR") -> float:
+    """The mean of a metric of a pipeline, by the ordinary metrics."""
     start, item = one.run(made.batch(), resources).candidates.ranking()
     none = np.empty(0, dtype=np.int64)
     nothing = OfferedItems(start=np.zeros_like(start), item=none, origin=none)
     evidence = Evidence(judgments=made.judgments, offered=nothing, rankings=Rankings(start=start, item=item))
-    return mean(evaluate([RR], evidence)[RR]).value
+    parsed = parse_metric(metric)
+    return mean(evaluate([parsed], evidence)[parsed]).value
 
 
 def test_the_step_reads_the_fit_and_reaches_what_it_promises(data, resources, tmp_path):
@@ -68,6 +70,17 @@ def test_the_step_reads_the_fit_and_reaches_what_it_promises(data, resources, tm
     again, _ = fit_columns(data, fitted, resources, RR)
     assert again.values["before"] == fit.values["value"]
     assert again.behind == fit.behind
+
+
+@pytest.mark.parametrize("metric", ["RR", "R@2", "nDCG@4"])
+def test_labels_judged_as_trec_eval_does_are_fitted_to(metric, data, resources):
+    first, rest = data.labels[:8], data.labels[8:]
+    irrelevant = Label("none0", data.catalog[0].key, 0)  # trec_eval measures this query, too: its value is 0
+    helpful = [replace(label, grade=1) for label in first]
+    judged = replace(data, labels=(*helpful, *rest, irrelevant)).judged_by("trec")
+    fit, _ = fit_columns(judged, pipeline(weights=WRONG), resources, parse_metric(metric))
+    everything = Pipeline.of({"retrieve": "dense", "refine": [{"linear": {"weights": fit.values["weights"]}}]})
+    assert measured(judged, everything, resources, metric) == pytest.approx(fit.values["value"])
 
 
 def test_folds_measure_on_queries_that_were_not_fitted_on(data, resources):
