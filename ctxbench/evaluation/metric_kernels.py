@@ -182,6 +182,11 @@ class Joined:
         return self._ranked[1]
 
     @cached_property
+    def labelled(self) -> BoolArray:
+        """True for each query that has labels."""
+        return np.diff(self.labels.start) > 0
+
+    @cached_property
     def rank_grade(self) -> IntArray:
         """The grade of each ranked row, -1 if it is not labelled."""
         return self._grade_of(*self._ranked[2:])
@@ -403,7 +408,7 @@ def _mask_ranking(j: Joined, value: FloatArray, applies: BoolArray) -> FloatArra
     """NaN where a ranking metric does not apply; trec_eval measures every query that has labels."""
     if not j.trec:
         return _mask(value, j.has_ranking & applies)
-    return _mask(np.where(applies, value, 0.0), j.has_ranking & (np.diff(j.labels.start) > 0))
+    return _mask(np.where(applies, value, 0.0), j.has_ranking & j.labelled)
 
 
 def _groups_met(j: Joined, k: int) -> FloatArray:

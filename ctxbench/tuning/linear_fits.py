@@ -124,6 +124,7 @@ class RankStates(Joined):
                 (n,) each.
         """
         self.n, self.labels, self._base, self._query = len(query), base.labels, base, query
+        self.trec, self.label_gain, self.labelled = base.trec, base.label_gain, base.labelled[query]
         size = np.bincount(base.group_query, minlength=base.n)
         start, first = starts(size[query]), starts(size)[query]
         groups = ranges(first, size[query])
