@@ -442,9 +442,7 @@ class Oracle:
 
 
 _GIVEN = "sha256:"  # how `file` begins where a run was given in Python
-_rankings: dict[
-    str, Mapping[str, Sequence[tuple[str, float]]]
-] = {}  # given in Python
+_rankings: dict[str, Mapping[str, Sequence[tuple[str, float]]]] = {}  # given in Python
 
 
 @dataclass(frozen=True)

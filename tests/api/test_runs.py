@@ -374,15 +374,14 @@ def test_the_runs_on_the_page_on_python(tmp_path):
     assert names["fused"].to_frame().index.tolist() == ["fused", "theirs"]
 
 
-def test_a_fusion_of_runs_is_tuned(tmp_path):
+def test_a_fusion_of_runs_is_tuned():
     results = ctxbench.evaluate(SMOKE, ["bm25", "random"], metrics=["nDCG@10"], **CHEAP)
     sources = {name: {"run": results.to_run(name)} for name in results.selectors}
     fused = ctxbench.pipeline({"merge": sources}) >> ctxbench.steps.rrf >> ctxbench.steps.first(5)
     tuned = ctxbench.tune(SMOKE, {"fused": fused}, minimise="tokens", completeness="0.5 of base", **CHEAP)
-    preset = tuned.presets["normal"]
     del fused, sources
-    assert "n" in preset.values
-    assert ctxbench.evaluate(SMOKE, {"tuned": preset}, **CHEAP).to_frame()["errors"].tolist() == [0]
+    front = tuned.front()
+    assert set(front.loc[front["line"] == "fused: front", "n"]) >= {1, 2}
 
 
 def test_without_metrics_what_was_measured_is_compared():
