@@ -66,8 +66,10 @@ def test_tokens_that_differ_alike_with_the_session_and_without_are_one_compariso
     assert total.comparison == replace(alone.comparison, base=400.0, other=total.comparison.other)
     assert (total.comparison.other, total.head.value) == (pytest.approx(402.94),) * 2
     assert (tokens.tolerance, total.tolerance) == (pytest.approx(5.0), pytest.approx(20.0))
-    other = replace(head, metrics={**head.metrics, TOTAL: head.metrics[TOTAL] + np.arange(50) % 2})
-    assert only(base, other, metrics=(TOKENS, TOTAL)).metrics[0].comparison.p_holm > alone.comparison.p_holm
+    other = replace(head, metrics={**head.metrics, TOTAL: head.metrics[TOTAL] - np.arange(50) % 2})
+    separate = only(base, other, metrics=(TOKENS, TOTAL)).metrics
+    assert separate[1].comparison.p > alone.comparison.p  # so the correction doubles the p-value of the tokens
+    assert separate[0].comparison.p_holm == pytest.approx(2 * alone.comparison.p_holm)
 
 
 def test_a_baseline_or_run_that_does_not_say_what_it_costs_is_judged_all_the_same():

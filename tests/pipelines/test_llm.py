@@ -11,7 +11,7 @@ import time
 import pytest
 
 import ctxbench
-from ctxbench.api.results import Selected
+from ctxbench.api.selectors import Selected
 from ctxbench.io.cache import read_sealed, write_sealed
 from ctxbench.io.errors import ParameterError, UserError
 from ctxbench.io.http import RefusedError, ServerError

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ctxbench import testing
 from ctxbench.evaluation.metrics import Metric, evaluate, parse_metric
 from ctxbench.io.errors import ParameterError, UserError
-from ctxbench.model.arrays import Evidence, FloatArray, IntArray, Judgments, OfferedItems, Rankings, starts
+from ctxbench.model.arrays import Evidence, FloatArray, Grade, IntArray, Judgments, OfferedItems, Rankings, starts
 from ctxbench.model.candidates import Candidates
 from ctxbench.model.items import Catalog, Item
 from ctxbench.model.requests import Batch, Query, Request
@@ -57,6 +57,13 @@ def drawn(seed: int, *, n_queries: int = 6, n_items: int = N_ITEMS, largest: int
         ),
         tokens=rng.integers(1, 10, len(item)),
     )
+
+
+def judged_as_trec(judgments: Judgments) -> Judgments:
+    """The labels as trec_eval judges them: helpful items are required too, and each is a group of its own."""
+    required = judgments.grade >= Grade.HELPFUL
+    grade, group = np.where(required, Grade.REQUIRED, judgments.grade), np.where(required, np.arange(len(required)), -1)
+    return replace(judgments, grade=grade, group=group, gain=judgments.grade)
 
 
 def many_small(n_items: int = 240) -> LinearCases:
@@ -165,10 +172,13 @@ def test_the_last_of_many_small_items_does_not_fit():
     weights=st.lists(st.integers(-8, 8).map(lambda n: n / 8), min_size=3, max_size=3).filter(any),
     column=st.integers(0, 2),
     shares=st.lists(st.integers(-(2**16) + 1, 2**16 - 1), min_size=8, max_size=8),
+    trec=st.booleans(),
 )
-def test_a_line_says_what_the_step_and_the_metric_say(seed, metric, weights, column, shares):
+def test_a_line_says_what_the_step_and_the_metric_say(seed, metric, weights, column, shares, trec):
     """Values and weights are short binary numbers, so that scores which are equal are so to the last bit."""
     cases, weights = drawn(seed), np.array(weights)
+    if trec:
+        cases = replace(cases, judgments=judged_as_trec(cases.judgments))
     rerun = Reranked(cases)
     try:
         search = LineSearch(cases, metric)
