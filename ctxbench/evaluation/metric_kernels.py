@@ -184,11 +184,6 @@ class Joined:
         return self._ranked[1]
 
     @cached_property
-    def labelled(self) -> BoolArray:
-        """True for each query that has labels."""
-        return np.diff(self.labels.start) > 0
-
-    @cached_property
     def rank_grade(self) -> IntArray:
         """The grade of each ranked row, -1 if it is not labelled."""
         return self._grade_of(*self._ranked[2:])

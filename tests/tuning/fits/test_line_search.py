@@ -193,7 +193,11 @@ def test_a_line_says_what_the_step_and_the_metric_say(seed, metric, weights, col
         moved = weights.copy()
         moved[column] = np.trunc(share / 2**16 * line.edges[-1] * 2**12) / 2**12
         if moved.any() and np.abs(line.edges - moved[column]).min() > 1e-9:
-            assert said(line, moved[column]) == pytest.approx(rerun.mean(metric, moved), abs=1e-9)
+            expected, beside = rerun.mean(metric, moved), moved.copy()
+            beside[column] += 2.0**-40
+            if rerun.mean(metric, beside) != expected:
+                continue  # at this very point scores are equal, which no interval shows
+            assert said(line, moved[column]) == pytest.approx(expected, abs=1e-9)
 
 
 @pytest.mark.parametrize("metric", ["R@10", "Comp@10", "RR", "nDCG@10", "R@50tokens"])
