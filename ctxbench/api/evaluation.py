@@ -548,7 +548,7 @@ class Tuned:
     def _repr_html_(self) -> str:
         table = self.to_frame().drop(columns=["role", "selector"])
         paragraphs = "".join(f"<p>{escape(line)}</p>" for line in self.advice.splitlines())
-        return paragraphs + table.to_html(index=False, border=0, float_format=compact)
+        return f"{paragraphs}{table.to_html(index=False, border=0, float_format=compact)}"
 
     def __repr__(self) -> str:
         return console_table(self.found)
