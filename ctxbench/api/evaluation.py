@@ -41,7 +41,7 @@ from ctxbench.io.errors import Message, ParameterError, UnknownNameError, check_
 from ctxbench.model.strategies import Step
 from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.report import tuning_document
-from ctxbench.report.charts import ink, lines, mark_numbers
+from ctxbench.report.charts import compact, ink, lines, mark_numbers
 from ctxbench.report.tuning_tables import advice, all_advice, console_table, setting_text
 from ctxbench.report.wording import axis_title
 from ctxbench.selectors.external import External, FileSelector
@@ -83,15 +83,15 @@ def evaluate(
         selectors: by the name that tables give them: a shipped selector (`"semantic/spec"`, or the path of a
             definition), such a one with values (`{"selector": "memory", "set": {"n": 5}}`), a `pipeline`, recorded
             `answers`, a function of the request and the items that returns the ids chosen (`function(request, items)`,
-            both as dicts), or an object with `describe` and `select`; or the name of one of the datasets' `runs`. A
-            list of shipped selectors and runs names them by themselves.
+            both as dicts) or, for ranking metrics, `{"items": ..., "ranking": ...}`; or an object with `describe` and
+            `select`; or the name of one of the datasets' `runs`. A list of shipped selectors and runs names them.
         baseline: the selector that the others are compared with; None = the first.
         split: whose queries are asked; empty = all.
         sample: how many of these at most, drawn by groups; 0 = all.
         metrics: names, such as `R@5`, each of which every table shows; None = the usual ones.
-        groups: fields of items, such as `conversation`, `path` or `metadata.document`, or such fields by name. Items
-            of one value are ranked as one group by metrics such as `conversation:R@5`; if none is named, by `R@5`,
-            `R@10` and `nDCG@10` of the group. Every item must have the field.
+        groups: fields of items, such as `path` or `metadata.document`, or such fields by name. Items of one value are
+            ranked as one group by metrics such as `path:R@5`; if none is named, by `R@5`, `R@10` and `nDCG@10` of the
+            group. Every item must have the field.
         judged: `"trec"` = as trec_eval judges labels: every item of grade 1 or 2 is required for itself, nDCG takes
             the grade as gain, an item without a label is irrelevant, and a query is measured if it has any label.
             Alternatives and items of the session count as any others. nDCG, R, P, RR, AP and Success then equal those
@@ -108,7 +108,7 @@ def evaluate(
             and selector, or `embedding texts`), which has `done` of `total` answers or texts.
 
     Returns:
-        The results; in a notebook they show themselves as a table.
+        The results, a table: `*` = significantly different from the baseline, `~` = an interval of too few values.
 
     Raises:
         UserError: something is unknown or does not suit the datasets: all faults at once.
@@ -548,7 +548,7 @@ class Tuned:
     def _repr_html_(self) -> str:
         table = self.to_frame().drop(columns=["role", "selector"])
         paragraphs = "".join(f"<p>{escape(line)}</p>" for line in self.advice.splitlines())
-        return f"{paragraphs}{table.to_html(index=False, border=0, float_format='{:.3g}'.format)}"
+        return f"{paragraphs}{table.to_html(index=False, border=0, float_format=compact)}"
 
     def __repr__(self) -> str:
         return console_table(self.found)
@@ -570,6 +570,7 @@ def tune(
     confidence: float = 0.95,
     seed: int = 0,
     together: bool = False,
+    shipped: bool = True,
     progress: bool | ProgressListener = True,
     **constraints: float | str,
 ) -> Tuned:
@@ -577,13 +578,11 @@ def tune(
 
     Args:
         data: datasets, or their names.
-        selectors: anything that `evaluate` takes: a shipped selector, the path of a definition, a `pipeline`, recorded
-            `answers` with rankings, a function, an object with `describe` and `select`, a preset, or a mapping as in a
-            policy file (`{"selector": "semantic", "search": {...}}`). Or a list of them, or a mapping from names; the
-            first is the base. The ids that a function returns are its ranking: with scores, it is cut by number, score
-            and distance to the best score; without, by number.
-        minimise, maximise: what is to be as small, or as large, as it can be: `tokens`, `completeness` ...; one of the
-            two.
+        selectors: anything that `evaluate` takes, a preset, or a mapping as in a policy file (`{"selector": "semantic",
+            "search": {...}}`). Or a list of them, or a mapping from names; the first is the base. What a function
+            returns is its ranking: with scores, it is cut by number, score and distance to the best score; without, by
+            number. Recorded `answers` need rankings.
+        minimise, maximise: one of the two: a metric, such as `tokens` or `completeness`.
         policies: in their place, several by name, as in a policy file.
         parameters: by name, the values that are tried: a list, or a tuple (low, high) of a range. A function gets them
             as keyword arguments. Of a pipeline they are parameters of steps (`b`, or `bm25.b` where several steps have
@@ -598,6 +597,7 @@ def tune(
         confidence: level of the intervals that constraints are met by.
         seed: of random search, resampling and the sample.
         together: whether one setting for all datasets is looked for, too: of the cuts, at the defaults of all else.
+        shipped: whether shipped presets compete: one that is better than every setting of the selectors is recommended.
         progress: as for `evaluate`, by dataset, selector and settings.
         **constraints: by metric, what must be reached (`completeness=0.9`) or kept below (`tokens=4000`); a text
             compares: `completeness="0.98 of base"` (times what the base has), `"0.75 of reachable"`.
@@ -655,6 +655,7 @@ def tune(
         "confidence": confidence,
         "seed": seed,
         "together": together,
+        **({} if shipped else {"shipped": False}),
     }
     file = _policies(_plain(fields))
     with progress_listener(progress) as listener:

@@ -555,7 +555,7 @@ def open_tuning(
             scores; all faults at once.
     """
     tunables, faults = read_tunables(file, selectors)
-    shipped = tuple(_shipped_presets(file, tunables))
+    shipped = tuple(_shipped_presets(file, tunables)) if file.shipped else ()
     in_file, elsewhere = YamlForm(file.path, file.source.lines, faults), YamlForm(None, {}, faults)
     embedder = in_file.attempt(lambda: open_embedder(file.embedder), "embedder")
     counter = in_file.attempt(lambda: open_counter(file.tokens, cache=cache_dir()), "tokens")
@@ -598,7 +598,7 @@ def open_tuning(
 
 
 def _shipped_presets(file: PolicyFile, tunables: Sequence[Tunable]) -> Iterator[ShippedPreset]:
-    """The presets of the shipped selectors that are tuned, and those of `learned`, without changes of the file."""
+    """The presets of the shipped selectors that are tuned, and those of `learned`, if they may compete."""
     sources = {tunable: _shipped_source(tunable, file.base) for tunable in tunables}
     unchanged = {
         source: tunable

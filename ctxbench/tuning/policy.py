@@ -554,6 +554,7 @@ class PolicyFile(FileModel):
     trials: int = Field(64, ge=1, description="Settings that are run per selector for parameters that are not swept.")
     confidence: float = Field(0.95, gt=0.5, lt=1, description="Level of the intervals of constraints.")
     together: bool = Field(False, description="Whether to choose one setting for all datasets as well.")
+    shipped: bool = Field(True, description="Whether shipped presets compete with the selectors.")
     _source: Source = PrivateAttr(Source())
     _hash: str = PrivateAttr("")
 

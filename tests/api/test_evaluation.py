@@ -344,18 +344,27 @@ def test_the_embedder_on_the_page_runs():
     assert {text.partition(": ")[0] for text in prompted} == {"query", "passage"}
 
 
+def page_code(title):
+    """The first block of code below a title of the page on Python."""
+    page = (ROOT / "experiments" / "guide" / "python.md").read_text("utf-8")
+    return page.split(f"# {title}\n")[1].split("```python\n")[1].split("```")[0]
+
+
 @pytest.mark.essential
 def test_the_page_on_python_runs(tmp_path):
     from matplotlib import pyplot as plt
 
     plt.close("all")
-    shown = (ROOT / "experiments" / "guide" / "python.md").read_text("utf-8").split("```python\n")[1].split("```")[0]
+    shown = "\n".join(
+        page_code(title) for title in ("ctxbench in Python", "A selector from a function", "Tables and plots", "Tune")
+    )
     for old, new in (
         ('"bfcl-simple"', repr(str(SMOKE))),
         ('split="test"', 'split="test", embedder="hashing"'),
         ("includeScore=0.7", 'includeScore=0.7, embedder="hashing"'),
         ('completeness="0.98 of base"', 'completeness="0.98 of base", embedder="hashing"'),
         ('"presets.yaml"', repr(str(tmp_path / "presets.yaml"))),
+        ('"figure.pdf"', repr(str(tmp_path / "figure.pdf"))),
         ("for item in items if item", 'for item in items if "available" not in request and item'),
     ):
         assert old in shown
@@ -364,6 +373,7 @@ def test_the_page_on_python_runs(tmp_path):
     exec(shown, names)
     assert len(plt.get_fignums()) == 4
     plt.close("all")
+    assert (tmp_path / "figure.pdf").exists()
     assert list(names["res"].to_frame().index) == ["spec", "mine", "words"]
     verdicts = {one.selector: str(one.verdict) for one in ctxbench.check(names["now"], names["res"]).found.selectors}
     assert verdicts["words"] == "worse"

@@ -77,6 +77,14 @@ def test_a_preset_is_a_selector_and_answers_as_it_was_measured(tuned):
         ctxbench.select("area", tools, selector=preset, n=1, **CHEAP)
 
 
+def test_shipped_presets_compete_unless_they_are_left_out(tuned):
+    alone = ctxbench.tune(WORKBENCH, "bm25", shipped=False, **FEWER, **CHEAP)
+    assert tuned.found.datasets[0].shipped
+    assert not alone.found.datasets[0].shipped
+    assert set(alone.front()["line"]) == {"bm25: front", "bm25: first n"}
+    assert alone.presets["normal"].selector == "bm25"
+
+
 def test_the_front_rises_and_holds_what_every_setting_gives(tuned):
     front = tuned.front()
     best = front[front["line"] == "bm25: front"]

@@ -151,6 +151,7 @@ def test_the_schema_describes_every_field_and_accepts_a_whole_file():
 
 def test_a_file_must_be_a_mapping(tmp_path):
     keys = "name, about, selectors, policies, embedder, tokens, seed, sample, labels, trials, confidence, together"
+    keys += ", shipped"
     assert faults(tmp_path, "") == [(1, f"the file is empty; a policy file is a mapping of {keys}")]
     assert faults(tmp_path, "- a") == [(1, f"a policy file is a mapping of {keys}")]
     with pytest.raises(StorageError):
