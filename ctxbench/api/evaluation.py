@@ -199,6 +199,7 @@ def open(folder: str | Path, *, datasets: Data | str | Path | Sequence[Data | st
         >>> ctxbench.open(tmp_path / "run").to_frame().equals(res.to_frame())
         True
     """
+    raise_first((not isinstance(folder, str | Path), Message("api.run-folder", got=folder)))
     path = Path(folder)
     names = list(RunFolder(path).read("manifest.json")["datasets"])
     given = {data.name: data.dataset for data in (opened(datasets) if datasets else {}).values()}

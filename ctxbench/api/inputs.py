@@ -235,6 +235,15 @@ def catalog(rows: Rows | str | Path) -> Catalog:
     return Catalog(items.values())
 
 
+def catalog_of(items: Catalog | Data | Rows | str | Path) -> Catalog:
+    """What a request chooses from: a catalog, the one of a dataset or of its name, or what `catalog` takes."""
+    if isinstance(items, str | Path) and not tree_view(str(items)) and Path(items).suffix.lower() not in _TABLES:
+        items = load(items)
+    if isinstance(items, Data):
+        return items.dataset.current_catalog
+    return items if isinstance(items, Catalog) else catalog(items)
+
+
 def dataset(
     items: Rows | Catalog | str | Path,
     queries: Rows | str | Path,
@@ -298,6 +307,7 @@ def dataset(
     made = Dataset(
         name=name, version="1", catalog=item_catalog, queries=tuple(parsed_queries), labels=tuple(parsed_labels)
     )
+    raise_first((not isinstance(runs or {}, Mapping), Message("api.runs-form", type=type(runs).__name__)))
     for run_name in runs or ():
         raise_first((run_name in (*shipped(), ORACLE), Message("api.run-named-as-selector", name=run_name)))
     return Data(made, runs={key: external_run(run, name=f"run {key!r}", of=made) for key, run in (runs or {}).items()})

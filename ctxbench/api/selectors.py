@@ -9,12 +9,11 @@ from datetime import datetime
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 
-from ctxbench.api.inputs import Data, external_run, load, make_frame
-from ctxbench.catalogs.agent_file import open_catalog
+from ctxbench.api.inputs import Data, catalog_of, external_run, make_frame
 from ctxbench.io.documents import dump_json
 from ctxbench.io.errors import Message, ParameterError, SelectorError, check_known, raise_first, suggest
 from ctxbench.io.files import cache_dir
@@ -51,6 +50,7 @@ from ctxbench.selectors.selector import ORACLE, Answers, ExternalRun, Selector, 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ctxbench.api.inputs import Rows
     from ctxbench.search.embedders import Embedder
 
     EmbedderObject: TypeAlias = Embedder | Callable[[Sequence[str]], Any]
@@ -108,7 +108,7 @@ def answers(source: Any) -> Recorded | Pipeline:
     """
     if isinstance(source, str | Path) and Path(source).suffix not in (".run", ".trec"):
         return Recorded(Path(source))
-    return pipeline({"run": source})
+    return pipeline(external_run(source))
 
 
 def pipeline(
@@ -135,6 +135,7 @@ def pipeline(
         >>> len(ctxbench.pipeline("bm25", refine=[{"first": {"n": 5}}]).refine)
         1
     """
+    raise_first((isinstance(refine, str) or not isinstance(refine, Sequence), Message("api.refine-form", got=refine)))
     spec = {"analyse": analyse, "retrieve": retrieve, "refine": list(refine)}
     return pipeline_of_mapping(spec if format is None else {**spec, "format": format})
 
@@ -290,6 +291,9 @@ class Steps:
     def __dir__(self) -> list[str]:
         return sorted({*(self._kinds[1:] and self._kinds), *(name for kind in self._kinds for name in names(kind))})
 
+    def __repr__(self) -> str:
+        return f"Steps({', '.join(dir(self))})"
+
 
 STEP_KINDS = ("analyse", "retrieve", *REFINE_KINDS, "format")
 steps = Steps(*STEP_KINDS)
@@ -393,6 +397,7 @@ def cut(function: Callable[[FloatArray], Any], *, name: str = "") -> Step:
 def _function_step(kind: str, strategy: Callable[..., Any], function: object, name: str, **parameters: int) -> Step:
     """A checked step, by default with the name of its function."""
     check_function(function)
+    check_type("name", name, str)
     for key, value in parameters.items():
         check_type(key, value, int)
     call = strategy(function, **parameters)
@@ -649,9 +654,9 @@ class Selected:
 
 def select(
     text: str,
-    items: Catalog | Data | str | Path,
+    items: Catalog | Data | Rows | str | Path,
     *,
-    selector: str | Pipeline | Step | Preset | None = None,
+    selector: str | Path | Pipeline | Step | Preset | Mapping[str, Any] | None = None,
     history: Sequence[tuple[str, str] | Mapping[str, str]] = (),
     tool_results: Sequence[tuple[str, str]] = (),
     user: str | None = None,
@@ -670,10 +675,11 @@ def select(
 
     Args:
         text: the request.
-        items: what it chooses from; or the name or folder of a dataset, or of a git repository as `catalog` takes it.
-        selector: a shipped selector, such as `learned/normal`, the path of a definition, a pipeline or a preset; None =
-            `learned`, for a repository `codebase`, or with `topK`, `topN` or `includeScore` the specification's search,
-            `semantic`.
+        items: what it chooses from: a catalog, a dataset or its name or folder, or what `catalog` takes, such as a list
+            of dicts, a frame or a git repository.
+        selector: a shipped selector, such as `learned/normal`, the path of a definition, a pipeline, a step, a preset,
+            or a mapping of these as for `evaluate`; None = `learned`, for a repository `codebase`, or with `topK`,
+            `topN` or `includeScore` the specification's search, `semantic`.
         history: the messages before, as (role, content), or as dicts with both.
         tool_results: what tools have answered, as (tool name, text), for selectors that search with it.
         user, workspace: whose request it is: it sees their items and everybody's.
@@ -710,14 +716,12 @@ def select(
     )
     tree = selector_of_tree(str(items)) if isinstance(items, str | Path) else None
     refuse_time_of_tree(str(items) if tree else None, at)
-    selector = pipeline(selector) if isinstance(selector, Step) else selector
     built = _pipeline_of_selector(selector or (None if parameters.keys() & _SHORT.keys() else tree), parameters)
     if ranker is not None:
         built = replace(built, refine=(*built.refine, Step("rank", "custom", Rerank(ranker, results=item_results))))
     if template is not None:
         built = replace(built, format=Step("format", "template", build("format", "template", {"template": template})))
-    opened = items if not isinstance(items, str | Path) else open_catalog(items) if tree else load(items)
-    catalog = opened.dataset.current_catalog if isinstance(opened, Data) else opened
+    catalog = catalog_of(items)
     return Selected(explain(built, catalog, request, _resources(catalog, embedder, counter), live=True))
 
 
@@ -761,13 +765,16 @@ def _results(tool_results: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], 
     return tuple((tool, text) for tool, text in tool_results)
 
 
-def _pipeline_of_selector(selector: str | Pipeline | Preset | None, parameters: dict[str, Any]) -> Pipeline:
-    if isinstance(selector, Pipeline | Preset):
-        if parameters:
-            noun = "a pipeline" if isinstance(selector, Pipeline) else "a preset"
-            raise ParameterError(f"{noun} holds its own parameters; leave {', '.join(parameters)} out")
-        return selector if isinstance(selector, Pipeline) else selector.pipeline
-    chosen = selector or ("semantic" if parameters.keys() & _SHORT.keys() else "learned")
+def _pipeline_of_selector(selector: Any, parameters: dict[str, Any]) -> Pipeline:
+    if selector is not None and not isinstance(selector, str | Path):
+        noun = {Preset: "a preset", dict: "a mapping"}.get(type(selector), "a pipeline")
+        raise_first((parameters, Message("api.select-parameters", noun=noun, names=[*parameters])))
+        if isinstance(selector, Pipeline | Preset):
+            return selector if isinstance(selector, Pipeline) else selector.pipeline
+        built = selector_spec("selector", selector).pipeline
+        raise_first((built is None, Message("api.select-selector", type=type(selector).__name__)))
+        return cast("Pipeline", built)
+    chosen = str(selector or "") or ("semantic" if parameters.keys() & _SHORT.keys() else "learned")
     definition, preset = find_definition(chosen)
     values = {
         _SHORT[name] if name not in definition.parameters and _SHORT.get(name) in definition.parameters else name: value

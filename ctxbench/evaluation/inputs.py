@@ -32,6 +32,7 @@ from ctxbench.search.chunking import js_trim
 from ctxbench.search.embedders import Embedder, open_embedder
 from ctxbench.search.resources import LocalResources, local_resources
 from ctxbench.search.tokens import Cl100kCounter, O200kCounter, TokenCounter, open_counter
+from ctxbench.selectors.selector import ExternalRun
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -416,6 +417,8 @@ class StepChecks:
     def _objection(self, step: Step, dataset: Dataset) -> str | None:
         try:
             step.declared("check")(dataset.current_catalog, self.resources)
+            if isinstance(step.call, ExternalRun):
+                step.call.check_queries([query.id for query in dataset.queries], dataset.name)
         except UserError as error:
             return f"{step.name}: {error}"
         return None

@@ -376,7 +376,7 @@ def suggest(name: str, candidates: Iterable[str], *, listed: bool = True, most: 
     Without `listed` the known names are left out, for all but the first of several messages about the same names. Of
     many names `most` are listed.
     """
-    names = sorted(candidates)
+    name, names = str(name), sorted(candidates)  # what is no text is as unknown
     close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     hint: str = Message("io.did-you-mean", names=" or ".join(map(repr, close))) if close else ""
     if (new := RENAMED.get(name)) in names:

@@ -492,6 +492,15 @@ class ExternalRun(Strategy):
         if not any(document in catalog.named for document in self.documents):
             raise ParameterError(none_found(self.documents, "ranked documents", "the catalog", catalog.ids))
 
+    def check_queries(self, queries: Sequence[str], dataset: str) -> None:
+        """Check that the run has one of the queries that a dataset is asked.
+
+        Raises:
+            ParameterError: it has none.
+        """
+        if not any(query in self.rankings for query in queries):
+            raise ParameterError(none_found([*self.rankings], "queries", f"dataset {dataset}", queries))
+
     def __call__(self, query: Query, resources: Resources) -> Candidates:  # noqa: ARG002
         """Take the ranking of every request.
 

@@ -10,6 +10,7 @@ dimensions. Only settings at which it changes are compared; the cheapest of them
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
@@ -198,8 +199,8 @@ class _SpecWriter:
             return step
         values = registry.parameters(step.call)
         label = label or step.name
-        if any(f"{label}.{name}" in self.written for name in values):  # the second step of one name
-            label = f"{label}-{len(self.written)}"
+        labels = itertools.chain([label], (f"{label}-{n}" for n in itertools.count(2)))  # the second of a name is 2
+        label = next(text for text in labels if not any(f"{text}.{name}" in self.written for name in values))
         self.written.update({f"{label}.{name}": values for name in values})
         self.swept.update({f"{label}.{name}": span for name, span in step.declared("swept").items()})
         named = step.name in registry.names(step.kind) and registry.find(step.kind, step.name) is type(step.call)

@@ -6,6 +6,7 @@ import itertools
 import math
 import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from pathlib import Path
@@ -364,11 +365,17 @@ def trace(
     level: float,
     by_query: Callable[[Mapping[str, Value]], Mapping[Measure, FloatArray]] | None = None,
 ) -> Trace:
-    """Means and intervals of settings on the tuning set; `by_query` computes values in place of the competitor."""
+    """Means and intervals of settings on the tuning set, without those that a function fails at.
+
+    `by_query` computes values in place of the competitor.
+    """
     group, heads = competitor.query_set.group, competitor.tunable.tried_heads
     by_head = sorted(range(len(settings)), key=lambda index: str([settings[index].get(name) for name in heads]))
-    measured = {index: (by_query or competitor.by_query)(settings[index]) for index in by_head}  # each head ranks once
-    values_by_setting = [measured[index] for index in range(len(settings))]
+    measured: dict[int, Mapping[Measure, FloatArray]] = {}
+    for index in by_head:  # so that each head ranks once
+        with suppress(UserError):
+            measured[index] = (by_query or competitor.by_query)(settings[index])
+    values_by_setting = [measured[index] for index in sorted(measured)]
     estimates = {
         str(measure): [
             grouped_estimate(values[measure], group, scale=measure.metric.declaration.scale, level=level)  # type: ignore[arg-type]
@@ -378,7 +385,7 @@ def trace(
     }
     return Trace(
         name=name,
-        settings=tuple(dict(values) for values in settings),
+        settings=tuple(dict(settings[index]) for index in sorted(measured)),
         means={metric: np.array([estimate.value for estimate in row]) for metric, row in estimates.items()},
         low={metric: np.array([estimate.interval.low for estimate in row]) for metric, row in estimates.items()},
         high={metric: np.array([estimate.interval.high for estimate in row]) for metric, row in estimates.items()},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import pytest
 
 import ctxbench
@@ -72,3 +73,27 @@ def test_another_selector_may_be_asked_and_a_folder_that_is_nothing_says_so(tmp_
     assert ctxbench.select("area", str(root), selector="bm25", n=1, counter="chars/4").ids == ["file:src%2Farea.py"]
     with pytest.raises(ParameterError, match="git repository"):
         ctxbench.catalog(tmp_path / "absent")
+
+
+TOOLS = [{"name": "area", "description": "Area of a circle"}, {"name": "mail", "description": "Sends letters"}]
+
+
+def test_rows_frames_and_tables_are_catalogs(tmp_path):
+    frame = pd.DataFrame(TOOLS)
+    frame.to_csv(tmp_path / "tools.csv", index=False)
+    for items in (TOOLS, frame, tmp_path / "tools.csv", str(tmp_path / "tools.csv"), ctxbench.catalog(TOOLS)):
+        assert ctxbench.select("area of a circle", items, selector="bm25", n=1, counter="chars/4").ids == ["tool:area"]
+    with pytest.raises(ParameterError, match="items must be a frame, a list of dicts"):
+        ctxbench.select("area", None, selector="bm25", counter="chars/4")
+
+
+def test_a_request_takes_the_selectors_that_evaluate_takes():
+    mappings = ({"selector": "bm25", "set": {"n": 1}}, {"retrieve": "bm25", "refine": [{"first": {"n": 1}}]})
+    for selector in mappings:
+        assert ctxbench.select("area", TOOLS, selector=selector, counter="chars/4").ids == ["tool:area"]
+    with pytest.raises(ParameterError, match="a mapping holds its own parameters; leave n out"):
+        ctxbench.select("area", TOOLS, selector=mappings[0], n=1, counter="chars/4")
+    with pytest.raises(ParameterError, match=r"got function\. A function is a step"):
+        ctxbench.select("area", TOOLS, selector=lambda request, items: [], counter="chars/4")
+    with pytest.raises(ParameterError, match="got int"):
+        ctxbench.select("area", TOOLS, selector=3, counter="chars/4")

@@ -387,3 +387,35 @@ def test_a_fusion_of_runs_is_tuned():
 def test_without_metrics_what_was_measured_is_compared():
     results = ctxbench.evaluate(SMOKE, ["bm25", "random"], metrics=["nDCG@10", "R@5"], **CHEAP)
     assert results.compare()["metric"].tolist() == results.compare("random")["metric"].tolist() == ["nDCG@10", "R@5"]
+
+
+def test_a_run_of_other_queries_is_a_fault():
+    data = graded()
+    with pytest.raises(InputError, match="none of the 1 queries is in dataset graded: 'zz'"):
+        ctxbench.evaluate(data, {"theirs": ctxbench.answers({"zz": {"t1": 1.0}})}, **CHEAP)
+    some = ctxbench.evaluate(data, {"theirs": ctxbench.answers({"q01": {"t1": 1.0}})}, **CHEAP)
+    assert some.to_run("theirs")["query_id"].tolist() == ["q01"]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: ctxbench.answers(None), "a run is a frame, rows"),
+        (lambda: graded(runs=["theirs"]), "runs must map names to runs"),
+        (lambda: ctxbench.open(None), "a run folder is a path, got None"),
+        (lambda: ctxbench.pipeline("bm25", refine=ctxbench.steps.first(3)), "refine must be a list of steps"),
+        (lambda: ctxbench.pipeline("bm25", refine="rrf"), "refine must be a list of steps"),
+        (lambda: ctxbench.rerank(len, name=3), "name must be a text, got 3"),
+    ],
+)
+def test_arguments_of_a_wrong_type_are_named(call, message):
+    with pytest.raises(ParameterError, match=message):
+        call()
+
+
+def test_a_name_that_is_no_text_is_unknown():
+    results = ctxbench.evaluate(SMOKE, ["bm25"], **CHEAP)
+    with pytest.raises(UnknownNameError, match="unknown metric 3"):
+        results.to_latex([3])
+    with pytest.raises(UnknownNameError, match="unknown selector None"):
+        results.to_run(None)

@@ -456,6 +456,26 @@ def test_a_setting_at_which_a_function_fails_is_left_out(words):
         ctxbench.tune(words, fails, parameters={"k": [2]}, **AIM)
 
 
+def test_the_page_of_a_setting_leaves_out_values_that_a_function_fails_at(words):
+    def fails(request, items, weight=0.25):
+        if weight > 1:
+            raise ValueError("no luck")
+        return scored(request, items, weight)
+
+    tuned = ctxbench.tune(words, fails, parameters={"weight": [0.25, 2.0]}, **AIM)
+    assert tuned.presets["normal"].selector == "fails"
+    (outcome,) = tuned.found.datasets[0].outcomes
+    varied = {trace.name: [setting[trace.name] for setting in trace.settings] for trace in outcome.slices}
+    assert varied["weight"] == [0.25]
+    assert len(varied["n" if "n" in varied else "topN"]) > 1
+
+
+def test_two_steps_of_one_name_have_numbered_parameters():
+    pipeline = ctxbench.pipeline("bm25", refine=[{"first": {"n": 3}}, {"first": {"n": 2}}])
+    tuned = ctxbench.tune(SMOKE, {"mine": pipeline}, maximise="completeness", tokens=4000, trials=2, **CHEAP)
+    assert tuned.ready.tunable("mine").definition.parameters.keys() == {"first.n", "first-2.n"}
+
+
 @pytest.mark.parametrize(
     ("selector", "parameters", "message"),
     [
