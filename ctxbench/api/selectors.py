@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
@@ -29,7 +29,7 @@ from ctxbench.model.resources import Resources
 from ctxbench.model.strategies import PerType, Step, Strategy
 from ctxbench.pipelines.pipeline import ChainedStep, Pipeline
 from ctxbench.search.dense import DEPTH
-from ctxbench.search.embedders import open_embedder
+from ctxbench.search.embedders import Embedder, embedder_text, named, open_embedder
 from ctxbench.search.resources import local_resources
 from ctxbench.search.tokens import open_counter
 from ctxbench.selectors.callable import CallableSource, check_function, function_name
@@ -51,14 +51,10 @@ from ctxbench.selectors.selector import ORACLE, Answers, ExternalRun, Selector, 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ctxbench.search.embedders import Embedder
-
-    EmbedderObject: TypeAlias = Embedder | Callable[[Sequence[str]], Any]
-
 Ranker: TypeAlias = Callable[[list[Mapping[str, Any]]], Sequence[float] | Sequence[Mapping[str, Any]]]
 """From results, best first, to a number for each (higher is better), or to the same results in another order."""
 
-EmbedderGiven: TypeAlias = "str | Mapping[str,Any] | EmbedderObject"
+EmbedderGiven: TypeAlias = str | Mapping[str, Any] | Embedder | Callable[[Sequence[str]], Any]
 """An embedder as a user gives it: its name, a mapping of name and options, an object, or a function."""
 
 
@@ -70,8 +66,6 @@ def embedder_name(embedder: EmbedderGiven) -> str:
     """
     if isinstance(embedder, str):
         return embedder
-    from ctxbench.search.embedders import embedder_text, named
-
     return str(embedder_text(embedder)) if isinstance(embedder, Mapping) else named(embedder)
 
 
@@ -149,7 +143,8 @@ def _with_names(part: Any) -> Any:
     if isinstance(part, Mapping):
         return {
             name: embedder_name(value)
-            if name == "embedder" and _embeds(value)
+            # an embedder may be a name, too, and a source of a merge may be called so
+            if name == "embedder" and (callable(value) or hasattr(value, "embed")) and not isinstance(value, Step)
             else _with_run(value)
             if name == "retrieve"
             else _with_names(value)
@@ -168,11 +163,6 @@ def _with_run(retrieve: Any) -> Any:
     if run is None or (isinstance(run, Mapping) and isinstance(run.get("file"), str)):
         return _with_names(retrieve)
     return Step("retrieve", "run", external_run(run))
-
-
-def _embeds(value: Any) -> bool:
-    """Whether a value is a function or an embedder, and not a name, or a source of a merge that is called so."""
-    return (callable(value) or hasattr(value, "embed")) and not isinstance(value, Step)
 
 
 def step(kind: str, strategy: Any, *, name: str = "") -> Step:
@@ -518,7 +508,7 @@ def selector_spec(name: str, selector: Any) -> SelectorSpec:
         return shipped_spec(selector, name=name)
     if isinstance(selector, Mapping) and "selector" in selector:
         return _defined(name, selector)
-    if isinstance(selector, Step):
+    if isinstance(selector, Step | ExternalRun):
         selector = {"retrieve": selector}
     if isinstance(selector, Pipeline | Mapping):
         built = selector if isinstance(selector, Pipeline) else pipeline_of_mapping(selector)
@@ -530,19 +520,19 @@ def selector_spec(name: str, selector: Any) -> SelectorSpec:
         )
     if isinstance(selector, Preset):
         return dataclasses.replace(definition_spec(name, *selector.settled), shipped="")  # a tuned preset is the user's
-    if isinstance(selector, ExternalRun):
-        return pipeline_spec(name, pipeline(selector))
-    if isinstance(selector, Recorded):
-        return _outside(name, FileSelector(selector.path, name=name))
-    return _outside(name, external_of(name, selector))
+    external = external_of(name, selector)
+    return SelectorSpec(name, lambda _resources, _memo: external, "a selector of the user's", external=True)
 
 
 def external_of(name: str, selector: Any) -> Selector:
-    """A function or an object of Python as a selector.
+    """Recorded answers, or a function or an object of Python, as a selector.
 
     Raises:
-        ParameterError: it is neither.
+        ParameterError: it is none of them.
+        UserError: the answers cannot be read.
     """
+    if isinstance(selector, Recorded):
+        return FileSelector(selector.path, name=name)
     if hasattr(selector, "select") and hasattr(selector, "describe") and not isinstance(selector, type):
         return selector  # type: ignore[no-any-return]
     if callable(selector):
@@ -574,13 +564,6 @@ def _defined(name: str, entry: Mapping[str, Any]) -> SelectorSpec:
         return shipped_spec(ORACLE, name=name)
     definition, preset = find_definition(entry["selector"], entry.get("preset"))
     return definition_spec(name, definition, definition.values(preset, values))
-
-
-def _outside(name: str, selector: Selector) -> SelectorSpec:
-    def make(_resources: Resources, _memo: MutableMapping[str, Any]) -> Selector:
-        return selector
-
-    return SelectorSpec(name, make, "a selector of the user's", external=True)
 
 
 _SHORT = {"topK": "contextTopK", "topN": "contextTopN", "includeScore": "contextIncludeScore"}

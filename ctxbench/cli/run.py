@@ -34,10 +34,11 @@ from ctxbench.io.errors import (
     ParameterError,
     SelectorError,
     StorageError,
-    UnknownNameError,
+    check_all_known,
     count,
     first_few,
     quoted,
+    raise_first,
 )
 from ctxbench.io.files import cache_dir, temporary_folder, write_atomic
 from ctxbench.labelling.overlap import (
@@ -114,8 +115,7 @@ def run_experiment(
 def _part_of(experiment: Experiment, selectors: Sequence[str], limit: int | None) -> Experiment:
     """The experiment with some of its selectors, those that they take sizes from, and fewer queries."""
     specs = {spec.name: spec for spec in experiment.selectors}
-    if unknown := [name for name in selectors if name not in specs]:
-        raise UnknownNameError("selector of the experiment", unknown[0], specs)
+    check_all_known("selector of the experiment", selectors, specs)
     if selectors:
         names = {*selectors, *(specs[name].like for name in selectors)}
         chosen = tuple(spec for spec in experiment.selectors if spec.name in names)
@@ -156,8 +156,7 @@ def report_run(path: Path, targets: ReportTargets) -> None:
     base = path / str(folder.read("timings.json").get("experiment_folder", "."))
     targets.refuse(dataset_inputs(*(entry["reference"] for entry in manifest["datasets"].values()), base=base))
     datasets = datasets_of_run(path)
-    if datasets.faults:
-        raise ParameterError(Message("evaluation.run-datasets", reasons=datasets.faults))
+    raise_first((datasets.faults, Message("evaluation.run-datasets", reasons=datasets.faults)))
     _report(folder, datasets.asked, open_counter(manifest["tokens"], cache=cache_dir()), targets=targets)
 
 

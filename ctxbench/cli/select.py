@@ -289,8 +289,7 @@ def _read_messages(text: str, path: Path) -> tuple[Message, ...]:
             faults.append(Fault(problem, path, line))
         except ParameterError as error:
             faults.append(Fault(f"message {number}: {error}", path, line))
-    if faults:
-        raise InputError(faults)
+    raise_faults(faults)
     return tuple(out)
 
 

@@ -21,7 +21,7 @@ from ctxbench.evaluation.comparisons import grouped_estimate
 from ctxbench.evaluation.inputs import StepChecks
 from ctxbench.evaluation.metrics import evaluate, mean
 from ctxbench.io.console import nothing_said
-from ctxbench.io.errors import Fault, InputError, Message, ParameterError, UnknownNameError, UserError
+from ctxbench.io.errors import Fault, InputError, Message, ParameterError, UserError, check_known
 from ctxbench.io.files import cache_dir
 from ctxbench.io.rows import YamlForm
 from ctxbench.model.arrays import Evidence, FloatArray, OfferedItems
@@ -417,8 +417,7 @@ def _read(entry: SelectorEntry, base: Path, opened: Mapping[str, Tunable]) -> Tu
     definition, preset = find_definition(entry.selector, base=base)
     if preset is None:
         return Tunable(entry=entry, source=entry.selector, definition=definition, start={})
-    if preset not in definition.presets:
-        raise UnknownNameError("preset", preset, definition.presets, where=f" of selector {definition.name!r}")
+    check_known("preset", preset, definition.presets, where=f" of selector {definition.name!r}")
     source = entry.selector.removesuffix(f"/{preset}")
     return Tunable(entry=entry, source=source, definition=definition, start=definition.presets[preset])
 
