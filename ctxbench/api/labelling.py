@@ -34,8 +34,7 @@ from ctxbench.labelling.import_files import (
 )
 from ctxbench.labelling.pools import Pool, Predictor, make_pool, open_selectors, usual_selectors
 from ctxbench.labelling.review import Corrections, Finding, findings, write_patch
-from ctxbench.labelling.session import LabelFolder, LabellingSession, LabelPrompt, PromptAnswer
-from ctxbench.labelling.session import opened as opened_folder
+from ctxbench.labelling.session import LabelFolder, LabellingSession, LabelPrompt, PromptAnswer, opened as opened_folder
 from ctxbench.labelling.trace_import import scopes_of
 from ctxbench.model.items import Catalog, ItemKey
 from ctxbench.search.embedders import open_embedder

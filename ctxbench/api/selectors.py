@@ -23,8 +23,7 @@ from ctxbench.model.arrays import FloatArray
 from ctxbench.model.candidates import Candidates, Origin, register_templates, uncut
 from ctxbench.model.items import Catalog
 from ctxbench.model.registry import REFINE_KINDS, build, check_type, find, names, parameters
-from ctxbench.model.requests import Batch, Query, Request
-from ctxbench.model.requests import Message as ChatMessage
+from ctxbench.model.requests import Batch, Message as ChatMessage, Query, Request
 from ctxbench.model.resources import Resources
 from ctxbench.model.strategies import PerType, Step, Strategy
 from ctxbench.pipelines.pipeline import ChainedStep, Pipeline

@@ -588,8 +588,7 @@ def calibrate(
 
     ctxbench calibrate probability bfcl-simple --out fits.json --folds 5
     """
-    from ctxbench.cli.tune import FitRequest
-    from ctxbench.cli.tune import calibrate as fit
+    from ctxbench.cli.tune import FitRequest, calibrate as fit
 
     selector = selector or {"probability": "learned", "weights": "hybrid"}.get(kind, "semantic")
     request = FitRequest(

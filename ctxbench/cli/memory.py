@@ -58,8 +58,7 @@ from ctxbench.memory.service import SELECT_COUNTS, ContextService, Metrics
 from ctxbench.memory.sqlite_store import SqliteStore
 from ctxbench.memory.stores import Imported, UserCatalogs, feedback_dataset, import_rows
 from ctxbench.memory.web_app import LOOPBACK, Access, UserTokens, others_may_read, read_tokens, web_app
-from ctxbench.model.requests import Batch, Request
-from ctxbench.model.requests import Message as ChatMessage
+from ctxbench.model.requests import Batch, Message as ChatMessage, Request
 from ctxbench.model.resources import bound_indexes
 from ctxbench.pipelines.fits import fit_notices
 from ctxbench.pipelines.strategies.format import FIELDS

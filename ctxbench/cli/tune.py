@@ -59,8 +59,7 @@ from ctxbench.tuning.preset_files import (
     write_fitted,
     write_presets_of,
 )
-from ctxbench.tuning.query_fits import FoldFigures, columns_of, measure
-from ctxbench.tuning.query_fits import fit as fit_queries
+from ctxbench.tuning.query_fits import FoldFigures, columns_of, fit as fit_queries, measure
 from ctxbench.tuning.results import COMPLETE, LEARNED_NORMAL, DatasetTuning, PolicyOutcome, SettingResult, Tuning
 from ctxbench.tuning.tuner import tune
 

@@ -39,8 +39,7 @@ from ctxbench.io.files import Closing, cache_dir, make_folder, read_bytes, reada
 from ctxbench.io.secrets import shown_arguments, shown_url
 from ctxbench.model.arrays import BoolArray, FloatArray, IntArray, firsts
 from ctxbench.model.candidates import BY_FUNCTION, Candidates, Rule, reranked
-from ctxbench.model.formats import Source as Origin
-from ctxbench.model.formats import validate
+from ctxbench.model.formats import Source as Origin, validate
 from ctxbench.model.requests import Batch, Query
 from ctxbench.model.resources import Resources
 from ctxbench.model.strategies import Strategy, later
@@ -65,8 +64,7 @@ from ctxbench.selectors.protocol import (
     shown_path,
     table,
 )
-from ctxbench.selectors.selector import EXTERNAL_KINDS as KINDS
-from ctxbench.selectors.selector import Answers
+from ctxbench.selectors.selector import EXTERNAL_KINDS as KINDS, Answers
 
 _log = logging.getLogger(__name__)
 

@@ -18,8 +18,7 @@ import numpy as np
 from ctxbench.io.errors import Message, ParameterError, raise_first, suggest
 from ctxbench.model.arrays import LATEST, BoolArray
 from ctxbench.model.items import Catalog, Item, ItemKey
-from ctxbench.model.requests import Batch, Query, Request, SessionItem
-from ctxbench.model.requests import Message as ChatMessage
+from ctxbench.model.requests import Batch, Message as ChatMessage, Query, Request, SessionItem
 from ctxbench.model.resources import Resources
 from ctxbench.model.selection import Prompt, Selection, selections, session_rows
 from ctxbench.pipelines.pipeline import Pipeline

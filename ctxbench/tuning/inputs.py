@@ -29,8 +29,7 @@ from ctxbench.pipelines.pipeline import Pipeline, PipelineError
 from ctxbench.search.embedders import Embedder, open_embedder, open_vectors
 from ctxbench.search.resources import LocalResources
 from ctxbench.search.tokens import TokenCounter, open_counter
-from ctxbench.selectors.definitions import find_definition, is_file
-from ctxbench.selectors.definitions import shipped as shipped_names
+from ctxbench.selectors.definitions import find_definition, is_file, shipped as shipped_names
 from ctxbench.selectors.external import external_from_config
 from ctxbench.selectors.selector import Parameter, Value
 from ctxbench.tuning.fit_examples import ALL
