@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ctxbench.cli.common import dataset_inputs, print_json, print_result, selector_inputs
+from ctxbench.cli.common import aligned, dataset_inputs, print_json, print_result, selector_inputs
 from ctxbench.cli.tune import next_step_line
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.layout import FOLDER, LOG, QRELS, Exposure, read_exposures
@@ -471,9 +471,7 @@ def _print_figures(before: Report | None, after: Report) -> None:
             values = [_figure_text(each, lowest) for each in (earlier.get(figure.name), figure) if each is not None]
             rows.append([f"  {figure.name}", *values, "-" if needed is None else f"{needed:,}" if needed else "exact"])
             unknown = unknown or "unknown" in values
-    widths = [max(map(len, cells)) for cells in zip(*filter(None, rows), strict=True)]
-    for row in filter(None, rows):
-        say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    say(*aligned([row for row in rows if row]))
     per_answer = f"{after.minutes_per_answer:.2f} minutes per answer, {after.answers_per_query:.1f} answers per query"
     remarks = {
         "in brackets: the likely range; answers to halve it: further answers": True,
@@ -708,11 +706,11 @@ class _Review:
 
     def _take(self, position: int, key: str, question: Question) -> bool:
         finding, before = self.findings[position], self.corrections.corrections
-        about = {"query": finding.query, "why": finding.kind}
+        about, catalog = {"query": finding.query, "why": finding.kind}, self.dataset.catalog
         if key in ("0", "1", "2"):
             self.corrections.regrade(position, finding.item, int(key), **about)
         elif key == "a" and (required := self._required(finding)):
-            items = [(self._item(required_item), "") for required_item in required]
+            items = [(catalog[catalog.position(item_key)], "") for item_key in required]
             index = 0 if len(items) == 1 else self.screen.choose(question, "An alternative of which item?", items)
             if index is None:
                 return False
@@ -728,10 +726,6 @@ class _Review:
         """The other required items, after the corrections."""
         labels = self.corrections.dataset.labels_of(finding.query)
         return [label.item for label in labels if label.grade == 2 and label.item != finding.item]
-
-    def _item(self, key: ItemKey) -> Item:
-        item: Item = self.dataset.catalog[self.dataset.catalog.position(key)]
-        return item
 
     def _question(self, position: int) -> Question:
         finding = self.findings[position]

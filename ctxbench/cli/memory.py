@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ctxbench.catalogs.agent_file import is_agent_file
-from ctxbench.cli.common import print_json, print_result, without_keys
+from ctxbench.cli.common import aligned, print_json, print_result, without_keys
 from ctxbench.cli.select import (
     Chat,
     ReadySelector,
@@ -258,8 +258,7 @@ def _table(rows: Sequence[tuple[Sequence[float | None], Mapping[str, Any]]], *fi
     if not lines:
         return []
     lines.insert(0, ("rank", *figures, "id", "type", "created", "memory"))
-    widths = [max(map(len, column)) for column in list(zip(*lines, strict=True))[:-1]]
-    return ["  ".join([*map(str.ljust, line, widths), line[-1]]) for line in lines]
+    return aligned(lines)
 
 
 def _cells(memory: Mapping[str, Any]) -> tuple[str, str, str, str]:
