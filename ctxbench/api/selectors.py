@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 
@@ -708,8 +708,7 @@ def _resources(catalog: Catalog, embedder: EmbedderGiven, counter: str) -> Resou
     model, counts = open_embedder(embedder_name(embedder)), open_counter(counter, cache=cache_dir())
     if (key := ("resources", model.identity.key, counts.name, str(cache_dir()))) not in catalog.cache:
         catalog.cache[key] = local_resources(model, counts)
-    resources: Resources = catalog.cache[key]
-    return resources
+    return cast("Resources", catalog.cache[key])
 
 
 def _messages(history: Sequence[tuple[str, str] | Mapping[str, str]]) -> tuple[ChatMessage, ...]:
