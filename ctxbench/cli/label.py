@@ -706,11 +706,11 @@ class _Review:
 
     def _take(self, position: int, key: str, question: Question) -> bool:
         finding, before = self.findings[position], self.corrections.corrections
-        about, catalog = {"query": finding.query, "why": finding.kind}, self.dataset.catalog
+        about = {"query": finding.query, "why": finding.kind}
         if key in ("0", "1", "2"):
             self.corrections.regrade(position, finding.item, int(key), **about)
         elif key == "a" and (required := self._required(finding)):
-            items = [(catalog[catalog.position(item_key)], "") for item_key in required]
+            items = [(self._item(required_item), "") for required_item in required]
             index = 0 if len(items) == 1 else self.screen.choose(question, "An alternative of which item?", items)
             if index is None:
                 return False
@@ -726,6 +726,10 @@ class _Review:
         """The other required items, after the corrections."""
         labels = self.corrections.dataset.labels_of(finding.query)
         return [label.item for label in labels if label.grade == 2 and label.item != finding.item]
+
+    def _item(self, key: ItemKey) -> Item:
+        item: Item = self.dataset.catalog[self.dataset.catalog.position(key)]
+        return item
 
     def _question(self, position: int) -> Question:
         finding = self.findings[position]
