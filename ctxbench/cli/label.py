@@ -42,8 +42,8 @@ from ctxbench.labelling.sampling import Figure
 from ctxbench.labelling.session import LabellingSession, LabelPrompt, PromptAnswer, Report, opened
 from ctxbench.model.items import Item, ItemKey
 from ctxbench.model.requests import Request
-from ctxbench.search.embedders import open_embedder, open_vectors
-from ctxbench.search.resources import LocalResources
+from ctxbench.search.embedders import open_embedder
+from ctxbench.search.resources import local_resources
 from ctxbench.search.tokens import open_counter
 from ctxbench.tuning.held_out import next_step
 
@@ -303,8 +303,9 @@ def make_pool_for(dataset: Dataset, selectors: list[str], embedder: str, exposur
     """The pool of selectors (by default the usual ones) for a dataset."""
     opened = open_embedder(embedder)
     with progress() as bar:
-        vectors = open_vectors(opened, progress=lambda done, total: bar("embedding texts", done, total))
-        resources = LocalResources(vectors, open_counter("o200k", cache=cache_dir()))
+        resources = local_resources(
+            opened, open_counter("o200k", cache=cache_dir()), progress=partial(bar, "embedding texts")
+        )
         chosen = open_selectors(selectors or usual_selectors(dataset), resources)
         try:
             pool = make_pool(dataset, chosen, exposures=exposures, progress=bar)

@@ -57,7 +57,7 @@ from ctxbench.report.run_page import write_report
 from ctxbench.report.run_text import figures_csv, latency_tables, markdown_report, print_summary
 from ctxbench.search.embedders import open_embedder, open_vectors
 from ctxbench.search.graph import GraphSpec, made_from, make_graph, read_graph, write_graph
-from ctxbench.search.resources import LocalResources, local_resources
+from ctxbench.search.resources import local_resources
 from ctxbench.search.tokens import TokenCounter, open_counter
 from ctxbench.selectors.definitions import find_definition
 from ctxbench.selectors.external import all_empty
@@ -382,8 +382,9 @@ def make(catalog: str, spec: GraphSpec, *, out: Path, embedder: str, as_json: bo
         raise StorageError(f"{out} is there and is no graph that can be read; name another --out") from error
     model = open_embedder(embedder)
     with progress() as bar:
-        vectors = open_vectors(model, progress=partial(bar, "embedding texts"))
-        resources = LocalResources(vectors, open_counter("o200k", cache=cache_dir()))
+        resources = local_resources(
+            model, open_counter("o200k", cache=cache_dir()), progress=partial(bar, "embedding texts")
+        )
         graph = make_graph(items, resources, spec, old=old)
     write_graph(out, graph)
     linked = int((graph.start[1:] > graph.start[:-1]).sum())
