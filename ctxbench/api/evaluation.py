@@ -30,14 +30,22 @@ from ctxbench.api.selectors import (
     pipeline_of_mapping,
     selector_spec,
 )
-from ctxbench.datasets.dataset import TREC, Dataset
+from ctxbench.datasets.dataset import TREC
 from ctxbench.evaluation import runner
 from ctxbench.evaluation.experiment import DEFAULT_METRICS, Experiment, read_groups
 from ctxbench.evaluation.inputs import Prepared, datasets_of_run, open_experiment, prepare
 from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.evaluation.run_folder import RunFolder
 from ctxbench.io.console import ProgressListener, nothing_said, progress_listener
-from ctxbench.io.errors import Message, ParameterError, UnknownNameError, check_choice, check_known, raise_first
+from ctxbench.io.errors import (
+    Message,
+    ParameterError,
+    UnknownNameError,
+    check_all_known,
+    check_choice,
+    check_known,
+    raise_first,
+)
 from ctxbench.model.strategies import Step
 from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.report import tuning_document
@@ -48,9 +56,9 @@ from ctxbench.selectors.external import External, FileSelector
 from ctxbench.selectors.selector import EXTERNAL_KINDS, ExternalRun
 from ctxbench.tuning.domains import definition_of
 from ctxbench.tuning.inputs import TuningInputs, open_tuning
-from ctxbench.tuning.policy import SET_METRICS, PolicyFile, SelectorEntry, policies_of
+from ctxbench.tuning.policy import SET_METRICS, SelectorEntry, policies_of
 from ctxbench.tuning.preset_files import write_presets_of
-from ctxbench.tuning.results import DatasetTuning, PolicyOutcome, SettingResult, Trace, Tuning
+from ctxbench.tuning.results import DatasetTuning, PolicyOutcome, Trace, Tuning
 from ctxbench.tuning.setting_lines import tried_parameter
 from ctxbench.tuning.tunables import Tunable
 from ctxbench.tuning.tuner import tune as run_tuning
@@ -128,8 +136,8 @@ def evaluate(
     }
     raise_first((not named, Message("api.no-selectors")))
     check_choice("judged", judged or TREC, [TREC])
-    if baseline is not None and baseline not in named:
-        raise UnknownNameError("baseline", baseline, named)
+    compare_to = next(iter(named)) if baseline is None else baseline
+    check_known("baseline", compare_to, named)
     experiment = Experiment(
         name="evaluate",
         about="",
@@ -144,15 +152,12 @@ def evaluate(
         embedder=embedder_name(embedder),
         tokens=counter,
         seed=seed,
-        compare_to=baseline or next(iter(named)),
+        compare_to=compare_to,
         split=split,
         sample=sample,
     )
-
-    def opening(name: str, **_: Any) -> Dataset:
-        return datasets[name]
-
-    return _results(prepare(experiment, notify=nothing_said, opening=opening), out, progress)
+    prepared = prepare(experiment, notify=nothing_said, opening=lambda name, **_: datasets[name])
+    return _results(prepared, out, progress)
 
 
 def run(experiment: str | Path, *, out: str | Path | None = None, progress: bool | ProgressListener = True) -> Results:
@@ -203,11 +208,9 @@ def open(folder: str | Path, *, datasets: Data | str | Path | Sequence[Data | st
     path = Path(folder)
     names = list(RunFolder(path).read("manifest.json")["datasets"])
     given = {data.name: data.dataset for data in (opened(datasets) if datasets else {}).values()}
-    for name in given:
-        check_known("dataset of the run", name, names)
+    check_all_known("dataset of the run", given, names)
     result = datasets_of_run(path, given)
-    if result.faults:
-        raise ParameterError(Message("api.run-datasets", reasons=result.faults, path=str(path)))
+    raise_first((result.faults, Message("api.run-datasets", reasons=result.faults, path=str(path))))
     return Results(path, {name: dataset.measured() for name, dataset in result.asked.items()}, result.opened)
 
 
@@ -255,8 +258,7 @@ class TuningPlots:
             UnknownNameError: tuning did not measure such a metric.
         """
         for trace in self._tuning.traces:
-            for metric in (x, y):
-                check_known("metric", metric, trace.means)
+            check_all_known("metric", (x, y), trace.means)
         drawn = tuning_document.named_lines(self._tuning.traces)
         panel = tuning_document.trade_panel(self._tuning, drawn, parse_metric(x), parse_metric(y))
         if panel is None:
@@ -426,7 +428,15 @@ class Tuned:
                 "role": result.role,
                 "selector": result.selector,
                 "values": dict(result.values),
-                **_estimate_columns(result),
+                **{
+                    f"{metric}{end}": value
+                    for metric, estimate in result.figures.items()
+                    for end, value in (
+                        ("", estimate.value),
+                        (" low", estimate.interval.low),
+                        (" high", estimate.interval.high),
+                    )
+                },
             }
             for dataset in self.found.datasets
             for result in dataset.results
@@ -658,7 +668,10 @@ def tune(
         "together": together,
         **({} if shipped else {"shipped": False}),
     }
-    file = _policies(_plain(fields))
+    fields = _plain(fields)
+    digest = hashlib.sha256(json.dumps(fields, sort_keys=True, default=str).encode()).hexdigest()
+    file = policies_of(fields, name="tune", digest=digest)
+    raise_first((any(entry.fit for entry in file.selectors), Message("api.fit-own")))
     with progress_listener(progress) as listener:
         ready = open_tuning(
             file,
@@ -668,16 +681,6 @@ def tune(
             selectors=made,
         )
         return Tuned(run_tuning(ready, command="ctxbench.tune(...)", progress=listener), ready)
-
-
-def _policies(fields: Mapping[str, Any]) -> PolicyFile:
-    file = policies_of(
-        fields,
-        name="tune",
-        digest=hashlib.sha256(json.dumps(fields, sort_keys=True, default=str).encode()).hexdigest(),
-    )
-    raise_first((any(entry.fit for entry in file.selectors), Message("api.fit-own")))
-    return file
 
 
 _PIPELINE_KEYS = ("analyse", "retrieve", "refine", "format")
@@ -727,8 +730,8 @@ def _entry(name: str, selector: Any, tried: Mapping[str, Any]) -> dict[str, Any]
         raise_first((tried and not fields.keys() & {"selector", "callable"}, no_function))
         search = {key: tried_parameter(key, of)[1] for key, of in tried.items()}
         return {**fields, "search": {**fields.get("search", {}), **search}} if search else fields
-    for key in fields.keys() - {"selector", "name", *_PIPELINE_KEYS}:
-        check_known("key of a selector", key, ("selector", "name", "parameters"))
+    unknown = fields.keys() - {"selector", "name", *_PIPELINE_KEYS}
+    check_all_known("key of a selector", unknown, ("selector", "name", "parameters"))
     return _made(fields.get("name", ""), given, tried)
 
 
@@ -791,11 +794,3 @@ def _constraint(name: str, value: float | str) -> dict[str, Any]:
         raise ParameterError(
             f"{name} must be a number, or a text such as '0.98 of base' or '0.75 of reachable'; got {value!r}"
         ) from None
-
-
-def _estimate_columns(result: SettingResult) -> dict[str, float]:
-    return {
-        f"{metric}{end}": value
-        for metric, estimate in result.figures.items()
-        for end, value in (("", estimate.value), (" low", estimate.interval.low), (" high", estimate.interval.high))
-    }

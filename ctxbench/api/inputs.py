@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -19,14 +19,15 @@ from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.files import create_dataset
 from ctxbench.datasets.lookup import open_dataset
 from ctxbench.datasets.queries import Label, QueryRow, read_query
-from ctxbench.evaluation.answers import Slice, run_rows
+from ctxbench.evaluation.answers import Part, Slice, run_rows
 from ctxbench.evaluation.run_folder import RunFolder
 from ctxbench.io.errors import (
     Fault,
     InputError,
     Message,
     ParameterError,
-    check_known,
+    check_all_known,
+    raise_faults,
     raise_first,
     suggest,
 )
@@ -42,10 +43,6 @@ from ctxbench.selectors.selector import ORACLE, ExternalRun
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ctxbench.evaluation.answers import Part
-    from ctxbench.search.embedders import Embedder
-
-    EmbedderObject: TypeAlias = Embedder | Callable[[Sequence[str]], Any]
     Rows: TypeAlias = pd.DataFrame | Iterable[Mapping[str, Any]]
     Grades: TypeAlias = Mapping[float, str | int]
 
@@ -130,8 +127,7 @@ class Data:
         """
         faults: list[Fault] = []
         parsed = _labels(labels, self.dataset.catalog, faults, grades)
-        if faults:
-            raise InputError(faults, subject=f"dataset {self.name}")
+        raise_faults(faults, subject=f"dataset {self.name}")
         return Data(self.dataset.with_labels(parsed), runs=self.runs)
 
     def save(self, folder: str | Path, **about: str) -> None:
@@ -230,8 +226,7 @@ def catalog(rows: Rows | str | Path) -> Catalog:
         row.data = {**fields, "name": key.name, "_id": item_id or key.id}
         if (item := read_item(row)) is not None and items.setdefault(item.key, item) is not item:
             row.fault(Message("api.item-repeated", id=item.id))
-    if faults:
-        raise InputError(faults, subject="the catalog")
+    raise_faults(faults, subject="the catalog")
     return Catalog(items.values())
 
 
@@ -302,8 +297,7 @@ def dataset(
         query = read_query(row, {})
         parsed_queries += [] if query is None else [query]
     parsed_labels = _labels(labels, item_catalog, faults, grades)
-    if faults:
-        raise InputError(faults, subject=f"dataset {name}")
+    raise_faults(faults, subject=f"dataset {name}")
     made = Dataset(
         name=name, version="1", catalog=item_catalog, queries=tuple(parsed_queries), labels=tuple(parsed_labels)
     )
@@ -336,8 +330,7 @@ def external_run(run: Any, *, name: str = "run", of: Dataset | None = None) -> E
             "api.run-items-unknown": [item for item in parsed.documents if item not in of.catalog.named],
         }
         faults += [Fault(Message(key, n=len(names), names=names[:5])) for key, names in unknown.items() if names]
-    if faults:
-        raise InputError(faults, subject=name)
+    raise_faults(faults, subject=name)
     return parsed
 
 
@@ -636,8 +629,7 @@ class Rankings:
         names, ids = ([value] if isinstance(value, str) else value for value in (selectors, queries))
         known_ids = {query.id for dataset in self.datasets.values() for query in dataset.queries}
         for kind, values, existing in (("selector", names, self.selectors), ("query", ids, known_ids)):
-            for value in values or ():
-                check_known(kind, value, existing)
+            check_all_known(kind, values or (), existing)
         frames = list(self._frames(self.selectors if names is None else names, ids))
         return pd.concat(frames, ignore_index=True) if frames else make_frame((), columns=_RANKING)
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ctxbench.api.inputs import Data, load, make_frame
 from ctxbench.api.selectors import EmbedderGiven, embedder_name, selector_spec
@@ -24,7 +23,7 @@ from ctxbench.datasets.lookup import dataset_folder
 from ctxbench.datasets.queries import group_pairs
 from ctxbench.io.console import ProgressListener, progress_listener
 from ctxbench.io.errors import Message, ParameterError, StorageError, UnknownNameError, check_known, raise_first
-from ctxbench.io.files import cache_dir
+from ctxbench.io.files import Closing, cache_dir
 from ctxbench.labelling.import_files import (
     check_target,
     import_files,
@@ -35,8 +34,7 @@ from ctxbench.labelling.import_files import (
 )
 from ctxbench.labelling.pools import Pool, Predictor, make_pool, open_selectors, usual_selectors
 from ctxbench.labelling.review import Corrections, Finding, findings, write_patch
-from ctxbench.labelling.session import LabelFolder, LabellingSession, LabelPrompt, PromptAnswer
-from ctxbench.labelling.session import opened as opened_folder
+from ctxbench.labelling.session import LabelFolder, LabellingSession, LabelPrompt, PromptAnswer, opened as opened_folder
 from ctxbench.labelling.trace_import import scopes_of
 from ctxbench.model.items import Catalog, ItemKey
 from ctxbench.search.embedders import open_embedder
@@ -209,7 +207,7 @@ def label(
     return Labelling(stack, work, session)
 
 
-class Labelling:
+class Labelling(Closing):
     """Questions and answers about a dataset's queries. Each answer is on disk when `answer` returns.
 
     Attributes:
@@ -324,14 +322,6 @@ class Labelling:
             self._closed = True
             with self._stack:
                 self._work.save(self._session)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _hold_open(self) -> None:
         raise_first((self._closed, Message("api.session-closed")))

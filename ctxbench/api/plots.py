@@ -16,7 +16,7 @@ from ctxbench.evaluation.answers import Part
 from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.evaluation.run_folder import HEADLINE, DatasetSummary, RunSummary
 from ctxbench.evaluation.statistics import Comparison, correct
-from ctxbench.io.errors import Message, ParameterError, check_known, raise_first
+from ctxbench.io.errors import Message, ParameterError, check_all_known, check_known, raise_first
 from ctxbench.model.arrays import FloatArray, Grade, IntArray
 from ctxbench.model.candidates import Origin
 from ctxbench.report import run_charts, wording
@@ -205,8 +205,7 @@ class Plots:
             >>> ax.get_xlabel(), ax.get_ylabel()
             ('tokens per query', 'completeness, %')
         """
-        for name in (x, y):
-            check_known("metric", name, self._summary.metric_names)
+        check_all_known("metric", (x, y), self._summary.metric_names)
         metrics = parse_metric(x), parse_metric(y)
         drawn: dict[str, Drawing] = {}
         for summary in self._chosen(dataset, ax):

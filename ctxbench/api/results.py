@@ -30,7 +30,7 @@ from ctxbench.evaluation.run_folder import (
 from ctxbench.evaluation.statistics import Comparison, correct
 from ctxbench.gate.gate import check_runs
 from ctxbench.gate.results import Check, Verdict, whole_detail
-from ctxbench.io.errors import Message, ParameterError, StorageError, UnknownNameError, check_known, raise_first
+from ctxbench.io.errors import Message, ParameterError, StorageError, check_all_known, check_known, raise_first
 from ctxbench.io.files import read_bytes
 from ctxbench.model.arrays import Grade, IntArray
 from ctxbench.model.selection import offered_at
@@ -314,8 +314,7 @@ class Results:
             metrics = [name for name in shown if name in HEADLINE] or shown
         names, parts = _listed(metrics), product(self.datasets, self.selectors)
         measured = dict.fromkeys([*self.metrics, *chain.from_iterable(self._part(*part).metrics for part in parts)])
-        for name in names:
-            check_known("metric", name, measured)
+        check_all_known("metric", names, measured)
         if selector is not None:
             uncorrected = {
                 (dataset, selector, base, name): self._compared(dataset, selector, base, name, by_group=by_group)
@@ -468,8 +467,7 @@ class Results:
         self, metrics: Sequence[str] | None, baseline: str | None, *, stars: bool, bold: str | None, intervals: bool
     ) -> FigureTable:
         base, names = self._baseline(baseline), self._shown_metrics if metrics is None else _listed(metrics)
-        for name in names:
-            check_known("metric", name, self.metrics)
+        check_all_known("metric", names, self.metrics)
         if bold is not None:
             check_known("value of bold", bold, ["best"])
         compared = correct(self._comparisons(self._pairs(base), names)) if stars else {}
@@ -634,10 +632,7 @@ class Results:
         names = [name for name, dataset in self.datasets.items() if any(query == entry.id for entry in dataset.queries)]
         if len(names) > 1:
             raise ParameterError(f"query {query!r} is in {', '.join(names)}; say which by `dataset`")
-        if not names:
-            raise UnknownNameError(
-                "query", query, [entry.id for dataset in self.datasets.values() for entry in dataset.queries]
-            )
+        check_known("query", query, [entry.id for dataset in self.datasets.values() for entry in dataset.queries])
         return names[0]
 
 
@@ -715,14 +710,11 @@ class Checked:
         ]
         return make_frame(rows, columns=[*columns, "base_rank", "head_rank", "rule", "fix"])
 
-    def _text(self) -> str:
-        return console_text(summary(self.found, removed=_ALLOW_REMOVED, more="Details: `changes()`."))
-
     def _repr_html_(self) -> str:
-        return f"<pre>{escape(self._text())}</pre>"
+        return f"<pre>{escape(repr(self))}</pre>"
 
     def __repr__(self) -> str:
-        return self._text()
+        return console_text(summary(self.found, removed=_ALLOW_REMOVED, more="Details: `changes()`."))
 
 
 def check(results: Results, baseline: Results | str | Path, *, allow_removed: bool = False) -> Checked:

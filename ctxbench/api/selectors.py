@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
@@ -22,13 +22,12 @@ from ctxbench.model.arrays import FloatArray
 from ctxbench.model.candidates import Candidates, Origin, register_templates, uncut
 from ctxbench.model.items import Catalog
 from ctxbench.model.registry import REFINE_KINDS, build, check_type, find, names, parameters
-from ctxbench.model.requests import Batch, Query, Request
-from ctxbench.model.requests import Message as ChatMessage
+from ctxbench.model.requests import Batch, Message as ChatMessage, Query, Request
 from ctxbench.model.resources import Resources
 from ctxbench.model.strategies import PerType, Step, Strategy
 from ctxbench.pipelines.pipeline import ChainedStep, Pipeline
 from ctxbench.search.dense import DEPTH
-from ctxbench.search.embedders import open_embedder
+from ctxbench.search.embedders import Embedder, embedder_text, named, open_embedder
 from ctxbench.search.resources import local_resources
 from ctxbench.search.tokens import open_counter
 from ctxbench.selectors.callable import CallableSource, check_function, function_name
@@ -51,14 +50,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ctxbench.api.inputs import Rows
-    from ctxbench.search.embedders import Embedder
-
-    EmbedderObject: TypeAlias = Embedder | Callable[[Sequence[str]], Any]
 
 Ranker: TypeAlias = Callable[[list[Mapping[str, Any]]], Sequence[float] | Sequence[Mapping[str, Any]]]
 """From results, best first, to a number for each (higher is better), or to the same results in another order."""
 
-EmbedderGiven: TypeAlias = "str | Mapping[str,Any] | EmbedderObject"
+EmbedderGiven: TypeAlias = str | Mapping[str, Any] | Embedder | Callable[[Sequence[str]], Any]
 """An embedder as a user gives it: its name, a mapping of name and options, an object, or a function."""
 
 
@@ -70,8 +66,6 @@ def embedder_name(embedder: EmbedderGiven) -> str:
     """
     if isinstance(embedder, str):
         return embedder
-    from ctxbench.search.embedders import embedder_text, named
-
     return str(embedder_text(embedder)) if isinstance(embedder, Mapping) else named(embedder)
 
 
@@ -150,7 +144,8 @@ def _with_names(part: Any) -> Any:
     if isinstance(part, Mapping):
         return {
             name: embedder_name(value)
-            if name == "embedder" and _embeds(value)
+            # an embedder may be a name, too, and a source of a merge may be called so
+            if name == "embedder" and (callable(value) or hasattr(value, "embed")) and not isinstance(value, Step)
             else _with_run(value)
             if name == "retrieve"
             else _with_names(value)
@@ -169,11 +164,6 @@ def _with_run(retrieve: Any) -> Any:
     if run is None or (isinstance(run, Mapping) and isinstance(run.get("file"), str)):
         return _with_names(retrieve)
     return Step("retrieve", "run", external_run(run))
-
-
-def _embeds(value: Any) -> bool:
-    """Whether a value is a function or an embedder, and not a name, or a source of a merge that is called so."""
-    return (callable(value) or hasattr(value, "embed")) and not isinstance(value, Step)
 
 
 def step(kind: str, strategy: Any, *, name: str = "") -> Step:
@@ -523,7 +513,7 @@ def selector_spec(name: str, selector: Any) -> SelectorSpec:
         return shipped_spec(selector, name=name)
     if isinstance(selector, Mapping) and "selector" in selector:
         return _defined(name, selector)
-    if isinstance(selector, Step):
+    if isinstance(selector, Step | ExternalRun):
         selector = {"retrieve": selector}
     if isinstance(selector, Pipeline | Mapping):
         built = selector if isinstance(selector, Pipeline) else pipeline_of_mapping(selector)
@@ -535,19 +525,19 @@ def selector_spec(name: str, selector: Any) -> SelectorSpec:
         )
     if isinstance(selector, Preset):
         return dataclasses.replace(definition_spec(name, *selector.settled), shipped="")  # a tuned preset is the user's
-    if isinstance(selector, ExternalRun):
-        return pipeline_spec(name, pipeline(selector))
-    if isinstance(selector, Recorded):
-        return _outside(name, FileSelector(selector.path, name=name))
-    return _outside(name, external_of(name, selector))
+    external = external_of(name, selector)
+    return SelectorSpec(name, lambda _resources, _memo: external, "a selector of the user's", external=True)
 
 
 def external_of(name: str, selector: Any) -> Selector:
-    """A function or an object of Python as a selector.
+    """Recorded answers, or a function or an object of Python, as a selector.
 
     Raises:
-        ParameterError: it is neither.
+        ParameterError: it is none of them.
+        UserError: the answers cannot be read.
     """
+    if isinstance(selector, Recorded):
+        return FileSelector(selector.path, name=name)
     if hasattr(selector, "select") and hasattr(selector, "describe") and not isinstance(selector, type):
         return selector  # type: ignore[no-any-return]
     if callable(selector):
@@ -579,13 +569,6 @@ def _defined(name: str, entry: Mapping[str, Any]) -> SelectorSpec:
         return shipped_spec(ORACLE, name=name)
     definition, preset = find_definition(entry["selector"], entry.get("preset"))
     return definition_spec(name, definition, definition.values(preset, values))
-
-
-def _outside(name: str, selector: Selector) -> SelectorSpec:
-    def make(_resources: Resources, _memo: MutableMapping[str, Any]) -> Selector:
-        return selector
-
-    return SelectorSpec(name, make, "a selector of the user's", external=True)
 
 
 _SHORT = {"topK": "contextTopK", "topN": "contextTopN", "includeScore": "contextIncludeScore"}
@@ -730,8 +713,7 @@ def _resources(catalog: Catalog, embedder: EmbedderGiven, counter: str) -> Resou
     model, counts = open_embedder(embedder_name(embedder)), open_counter(counter, cache=cache_dir())
     if (key := ("resources", model.identity.key, counts.name, str(cache_dir()))) not in catalog.cache:
         catalog.cache[key] = local_resources(model, counts)
-    resources: Resources = catalog.cache[key]
-    return resources
+    return cast("Resources", catalog.cache[key])
 
 
 def _messages(history: Sequence[tuple[str, str] | Mapping[str, str]]) -> tuple[ChatMessage, ...]:

@@ -26,9 +26,10 @@ from ctxbench.cli.common import (
     OptionalCatalogName,
     TokenCounter,
     lazy_group,
+    without_keys,
 )
 from ctxbench.io.console import drop_output, guarded, keep_numbers, say
-from ctxbench.io.errors import UserError, message_lines
+from ctxbench.io.errors import UserError, message_lines, system_fault
 
 app = typer.Typer(
     name="ctxbench",
@@ -588,8 +589,7 @@ def calibrate(
 
     ctxbench calibrate probability bfcl-simple --out fits.json --folds 5
     """
-    from ctxbench.cli.tune import FitRequest
-    from ctxbench.cli.tune import calibrate as fit
+    from ctxbench.cli.tune import FitRequest, calibrate as fit
 
     selector = selector or {"probability": "learned", "weights": "hybrid"}.get(kind, "semantic")
     request = FitRequest(
@@ -650,12 +650,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             Path.cwd()  # raises where the folder is gone, in which some libraries cannot even be imported
             app(arguments, prog_name="ctxbench")
         except UserError as error:
-            from ctxbench.cli.common import without_keys
-
             _fail(str(without_keys(error)), error.exit_code)
         except OSError as error:
-            from ctxbench.io.errors import system_fault
-
             if (fault := system_fault(error)) is None:
                 raise
             drop_output()

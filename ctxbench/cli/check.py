@@ -44,8 +44,7 @@ from ctxbench.io.errors import (
 from ctxbench.io.files import read_text, write_atomic
 from ctxbench.io.git import Repository
 from ctxbench.report import check_texts
-from ctxbench.report.check_document import document, summary
-from ctxbench.report.check_document import refusal as refusal_document
+from ctxbench.report.check_document import document, refusal as refusal_document, summary
 from ctxbench.report.check_texts import Location, Locations, is_acceptable, label_advice, without_texts
 from ctxbench.report.document import LIMIT, Document, markdown, print_document
 from ctxbench.selectors.definitions import selector_name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -166,6 +166,15 @@ def print_result(value: Any, *lines: str, as_json: bool) -> None:
         print_json(value)
     else:
         say(*lines)
+
+
+def aligned(rows: Sequence[Sequence[str]], *, numbers: bool = False) -> list[str]:
+    """Rows of as many cells each as lines with columns of one width, aligned left; numbers behind the first right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    pads = [str.ljust, *[str.rjust if numbers else str.ljust] * len(widths[1:])]
+    return [
+        "  ".join(pad(cell, width) for pad, cell, width in zip(pads, row, widths, strict=True)).rstrip() for row in rows
+    ]
 
 
 def without_keys(error: UserError) -> UserError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from ctxbench.catalogs.agent_file import is_agent_file, open_catalog, read_agent
 from ctxbench.catalogs.instructions import read_page, text_of
 from ctxbench.catalogs.snapshots import CORPUS
-from ctxbench.cli.common import dataset_inputs, print_result
+from ctxbench.cli.common import aligned, dataset_inputs, print_result
 from ctxbench.datasets.dataset import Dataset, select_queries
 from ctxbench.datasets.files import create_dataset, labelled_items, write_dataset
 from ctxbench.datasets.layout import (
@@ -77,18 +77,23 @@ def stats_lines(stats: DatasetStats, *, limit: int | None = 10) -> list[str]:
         *(f"  {kind:<8} {_listed(rows)}" for kind, rows in stats.labels.items() if kind != "alternatives"),
         f"  {stats.labels['alternatives']['labels']:,} alternatives",
         "",
-        *_table(
-            ["", "n", "mean", "least", "median", "95%", "most", "total"],
+        *aligned(
             [
-                [name, _n(s.n), f"{s.mean:,.1f}", _n(s.least), _n(s.median), _n(s.p95), _n(s.most), _n(s.total)]
-                for name, s in stats.spreads.items()
+                ["", "n", "mean", "least", "median", "95%", "most", "total"],
+                *(
+                    [name, _n(s.n), f"{s.mean:,.1f}", _n(s.least), _n(s.median), _n(s.p95), _n(s.most), _n(s.total)]
+                    for name, s in stats.spreads.items()
+                ),
             ],
+            numbers=True,
         ),
         "",
         *(
             line
             for group, rows in tables.items()
-            for line in _section(f"prompt tokens by {group}", _table([group, "items", "tokens"], rows), limit, header=1)
+            for line in _section(
+                f"prompt tokens by {group}", aligned([[group, "items", "tokens"], *rows], numbers=True), limit, header=1
+            )
         ),
         *_section(
             "largest items, in prompt tokens", [f"{tokens:>7,}  {item}" for item, tokens in stats.largest], limit
@@ -127,7 +132,7 @@ def _tag_lines(stats: DatasetStats) -> list[str]:
         ]
         for row in stats.tags
     ]
-    return [*_table(header, rows), ""]
+    return [*aligned([header, *rows], numbers=True), ""]
 
 
 def split_lines(result: Resplit) -> list[str]:
@@ -136,7 +141,8 @@ def split_lines(result: Resplit) -> list[str]:
         [name, *(_n(counts.get(name, 0)) for counts in (result.before, result.after, result.judged, result.bundles))]
         for name in dict.fromkeys([*result.before, *result.after])
     ]
-    lines = _table(["split", "queries before", "queries now", "of them judged", "groups"], rows)
+    header = ["split", "queries before", "queries now", "of them judged", "groups"]
+    lines = aligned([header, *rows], numbers=True)
     lines.append(f"{count(result.moved, 'query', 'queries')} moved to another split")
     if result.cut:
         lines.append(f"tuning ends at {result.cut}; test queries not after it: {result.late:,}")
@@ -310,17 +316,6 @@ def _n(number: float) -> str:
 
 def _listed(rows: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {n:,}" for name, n in rows.items())
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """The lines of a table; the first column is aligned left, others right."""
-    cells = [list(header), *(list(row) for row in rows)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
-    pads: list[Callable[[str, int], str]] = [str.ljust, *([str.rjust] * (len(header) - 1))]
-    return [
-        "  ".join(pad(cell, width) for pad, cell, width in zip(pads, row, widths, strict=True)).rstrip()
-        for row in cells
-    ]
 
 
 def stats(

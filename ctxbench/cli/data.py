@@ -21,8 +21,7 @@ from ctxbench.cli.common import dataset_inputs, print_json, print_result
 from ctxbench.cli.select import find_catalog
 from ctxbench.datasets import lookup
 from ctxbench.datasets.dataset import Dataset, name_fault, name_of_path
-from ctxbench.datasets.files import create_dataset, read_dataset, write_dataset
-from ctxbench.datasets.files import validate as faults_of
+from ctxbench.datasets.files import create_dataset, read_dataset, validate as faults_of, write_dataset
 from ctxbench.datasets.layout import CARD, RENAMES, read_card
 from ctxbench.datasets.lookup import dataset_folder, import_own, open_dataset
 from ctxbench.datasets.queries import unlabelled_words

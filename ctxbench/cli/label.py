@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ctxbench.cli.common import dataset_inputs, print_json, print_result, selector_inputs
+from ctxbench.cli.common import aligned, dataset_inputs, print_json, print_result, selector_inputs
 from ctxbench.cli.tune import next_step_line
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.layout import FOLDER, LOG, QRELS, Exposure, read_exposures
@@ -42,8 +42,8 @@ from ctxbench.labelling.sampling import Figure
 from ctxbench.labelling.session import LabellingSession, LabelPrompt, PromptAnswer, Report, opened
 from ctxbench.model.items import Item, ItemKey
 from ctxbench.model.requests import Request
-from ctxbench.search.embedders import open_embedder, open_vectors
-from ctxbench.search.resources import LocalResources
+from ctxbench.search.embedders import open_embedder
+from ctxbench.search.resources import local_resources
 from ctxbench.search.tokens import open_counter
 from ctxbench.tuning.held_out import next_step
 
@@ -303,8 +303,9 @@ def make_pool_for(dataset: Dataset, selectors: list[str], embedder: str, exposur
     """The pool of selectors (by default the usual ones) for a dataset."""
     opened = open_embedder(embedder)
     with progress() as bar:
-        vectors = open_vectors(opened, progress=lambda done, total: bar("embedding texts", done, total))
-        resources = LocalResources(vectors, open_counter("o200k", cache=cache_dir()))
+        resources = local_resources(
+            opened, open_counter("o200k", cache=cache_dir()), progress=partial(bar, "embedding texts")
+        )
         chosen = open_selectors(selectors or usual_selectors(dataset), resources)
         try:
             pool = make_pool(dataset, chosen, exposures=exposures, progress=bar)
@@ -471,9 +472,7 @@ def _print_figures(before: Report | None, after: Report) -> None:
             values = [_figure_text(each, lowest) for each in (earlier.get(figure.name), figure) if each is not None]
             rows.append([f"  {figure.name}", *values, "-" if needed is None else f"{needed:,}" if needed else "exact"])
             unknown = unknown or "unknown" in values
-    widths = [max(map(len, cells)) for cells in zip(*filter(None, rows), strict=True)]
-    for row in filter(None, rows):
-        say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    say(*aligned([row for row in rows if row]))
     per_answer = f"{after.minutes_per_answer:.2f} minutes per answer, {after.answers_per_query:.1f} answers per query"
     remarks = {
         "in brackets: the likely range; answers to halve it: further answers": True,

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ctxbench.catalogs.agent_file import is_agent_file
-from ctxbench.cli.common import print_json, print_result, without_keys
+from ctxbench.cli.common import aligned, print_json, print_result, without_keys
 from ctxbench.cli.select import (
     Chat,
     ReadySelector,
@@ -58,8 +58,7 @@ from ctxbench.memory.service import SELECT_COUNTS, ContextService, Metrics
 from ctxbench.memory.sqlite_store import SqliteStore
 from ctxbench.memory.stores import Imported, UserCatalogs, feedback_dataset, import_rows
 from ctxbench.memory.web_app import LOOPBACK, Access, UserTokens, others_may_read, read_tokens, web_app
-from ctxbench.model.requests import Batch, Request
-from ctxbench.model.requests import Message as ChatMessage
+from ctxbench.model.requests import Batch, Message as ChatMessage, Request
 from ctxbench.model.resources import bound_indexes
 from ctxbench.pipelines.fits import fit_notices
 from ctxbench.pipelines.strategies.format import FIELDS
@@ -259,8 +258,7 @@ def _table(rows: Sequence[tuple[Sequence[float | None], Mapping[str, Any]]], *fi
     if not lines:
         return []
     lines.insert(0, ("rank", *figures, "id", "type", "created", "memory"))
-    widths = [max(map(len, column)) for column in list(zip(*lines, strict=True))[:-1]]
-    return ["  ".join([*map(str.ljust, line, widths), line[-1]]) for line in lines]
+    return aligned(lines)
 
 
 def _cells(memory: Mapping[str, Any]) -> tuple[str, str, str, str]:

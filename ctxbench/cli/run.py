@@ -34,10 +34,11 @@ from ctxbench.io.errors import (
     ParameterError,
     SelectorError,
     StorageError,
-    UnknownNameError,
+    check_all_known,
     count,
     first_few,
     quoted,
+    raise_first,
 )
 from ctxbench.io.files import cache_dir, temporary_folder, write_atomic
 from ctxbench.labelling.overlap import (
@@ -56,7 +57,7 @@ from ctxbench.report.run_page import write_report
 from ctxbench.report.run_text import figures_csv, latency_tables, markdown_report, print_summary
 from ctxbench.search.embedders import open_embedder, open_vectors
 from ctxbench.search.graph import GraphSpec, made_from, make_graph, read_graph, write_graph
-from ctxbench.search.resources import LocalResources, local_resources
+from ctxbench.search.resources import local_resources
 from ctxbench.search.tokens import TokenCounter, open_counter
 from ctxbench.selectors.definitions import find_definition
 from ctxbench.selectors.external import all_empty
@@ -114,8 +115,7 @@ def run_experiment(
 def _part_of(experiment: Experiment, selectors: Sequence[str], limit: int | None) -> Experiment:
     """The experiment with some of its selectors, those that they take sizes from, and fewer queries."""
     specs = {spec.name: spec for spec in experiment.selectors}
-    if unknown := [name for name in selectors if name not in specs]:
-        raise UnknownNameError("selector of the experiment", unknown[0], specs)
+    check_all_known("selector of the experiment", selectors, specs)
     if selectors:
         names = {*selectors, *(specs[name].like for name in selectors)}
         chosen = tuple(spec for spec in experiment.selectors if spec.name in names)
@@ -156,8 +156,7 @@ def report_run(path: Path, targets: ReportTargets) -> None:
     base = path / str(folder.read("timings.json").get("experiment_folder", "."))
     targets.refuse(dataset_inputs(*(entry["reference"] for entry in manifest["datasets"].values()), base=base))
     datasets = datasets_of_run(path)
-    if datasets.faults:
-        raise ParameterError(Message("evaluation.run-datasets", reasons=datasets.faults))
+    raise_first((datasets.faults, Message("evaluation.run-datasets", reasons=datasets.faults)))
     _report(folder, datasets.asked, open_counter(manifest["tokens"], cache=cache_dir()), targets=targets)
 
 
@@ -383,8 +382,9 @@ def make(catalog: str, spec: GraphSpec, *, out: Path, embedder: str, as_json: bo
         raise StorageError(f"{out} is there and is no graph that can be read; name another --out") from error
     model = open_embedder(embedder)
     with progress() as bar:
-        vectors = open_vectors(model, progress=partial(bar, "embedding texts"))
-        resources = LocalResources(vectors, open_counter("o200k", cache=cache_dir()))
+        resources = local_resources(
+            model, open_counter("o200k", cache=cache_dir()), progress=partial(bar, "embedding texts")
+        )
         graph = make_graph(items, resources, spec, old=old)
     write_graph(out, graph)
     linked = int((graph.start[1:] > graph.start[:-1]).sum())

@@ -32,8 +32,8 @@ from ctxbench.model.requests import Batch, Message, Request
 from ctxbench.model.resources import Resources
 from ctxbench.pipelines.fits import all_steps, fit_notices
 from ctxbench.pipelines.pipeline import Pipeline
-from ctxbench.search.embedders import open_embedder, open_vectors
-from ctxbench.search.resources import LocalResources
+from ctxbench.search.embedders import open_embedder
+from ctxbench.search.resources import local_resources
 from ctxbench.search.tokens import BUDGET, open_counter
 from ctxbench.selectors.conversations import ConversationStore, read_message, read_session
 from ctxbench.selectors.definition import Definition
@@ -289,8 +289,7 @@ def _read_messages(text: str, path: Path) -> tuple[Message, ...]:
             faults.append(Fault(problem, path, line))
         except ParameterError as error:
             faults.append(Fault(f"message {number}: {error}", path, line))
-    if faults:
-        raise InputError(faults)
+    raise_faults(faults)
     return tuple(out)
 
 
@@ -443,7 +442,7 @@ def run(question: SelectRequest, *, near: int, messages: bool, as_json: bool) ->
     request, pipeline = prepared.request, prepared.pipeline
     counter = open_counter("o200k", cache=cache_dir())
     with embedding_progress() as progress:
-        resources = LocalResources(open_vectors(open_embedder(question.embedder), progress=progress), counter)
+        resources = local_resources(open_embedder(question.embedder), counter, progress=progress)
         if spec is None:
             explanation = explain(pipeline, catalog, request, resources, live=True)
         else:

@@ -32,8 +32,8 @@ from ctxbench.report import wording
 from ctxbench.report.pages import refuse_foreign_tables
 from ctxbench.report.tuning_document import write_markdown, write_report
 from ctxbench.report.tuning_tables import advice, console_table
-from ctxbench.search.embedders import open_embedder, open_vectors
-from ctxbench.search.resources import LocalResources
+from ctxbench.search.embedders import open_embedder
+from ctxbench.search.resources import local_resources
 from ctxbench.search.tokens import open_counter
 from ctxbench.selectors.definition import TunedPreset, definition_hash, parameter_texts
 from ctxbench.selectors.definitions import agent_definition, find_definition, is_file, read_presets, write_presets
@@ -59,8 +59,7 @@ from ctxbench.tuning.preset_files import (
     write_fitted,
     write_presets_of,
 )
-from ctxbench.tuning.query_fits import FoldFigures, columns_of, measure
-from ctxbench.tuning.query_fits import fit as fit_queries
+from ctxbench.tuning.query_fits import FoldFigures, columns_of, fit as fit_queries, measure
 from ctxbench.tuning.results import COMPLETE, LEARNED_NORMAL, DatasetTuning, PolicyOutcome, SettingResult, Tuning
 from ctxbench.tuning.tuner import tune
 
@@ -396,12 +395,11 @@ def tune_to_budget(budget: Budgeted, *, as_json: bool) -> None:
     catalog = find_catalog(budget.catalog)
     embedder, counter = open_embedder("minilm"), open_counter("o200k", cache=cache_dir())
     with progress() as bar:
-        vectors = open_vectors(embedder, progress=partial(bar, "embedding texts"))
         result = budget_setting(
             definition,
             definition.values(preset),
             Batch.of(catalog, requests),
-            LocalResources(vectors, counter),
+            local_resources(embedder, counter, progress=partial(bar, "embedding texts")),
             tokens=budget.tokens,
         )
     tuned_preset = TunedPreset(
@@ -572,8 +570,9 @@ def _fitted(
         names = [dataset.name for dataset in opened]
         if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
             raise ParameterError(f"two datasets are called {', '.join(twice)}; name each once, or rename one")
-        vectors = open_vectors(embedder, progress=partial(bar, "embedding texts"))
-        resources = LocalResources(vectors, open_counter("o200k", cache=cache_dir()))
+        resources = local_resources(
+            embedder, open_counter("o200k", cache=cache_dir()), progress=partial(bar, "embedding texts")
+        )
         for dataset in opened:
             if linear:
                 fits[dataset.name], held_out = fit_columns(

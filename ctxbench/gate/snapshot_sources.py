@@ -20,8 +20,7 @@ from ctxbench.datasets.lookup import user_folder
 from ctxbench.evaluation.answers import Labels, Slice, enough_shown, joined_slices
 from ctxbench.evaluation.experiment import versions
 from ctxbench.evaluation.inputs import Prepared, count_tokens, datasets_of_run, prepare
-from ctxbench.evaluation.metrics import Metric, parse_metric
-from ctxbench.evaluation.metrics import mean as mean_of
+from ctxbench.evaluation.metrics import Metric, mean as mean_of, parse_metric
 from ctxbench.evaluation.run_folder import RunFolder
 from ctxbench.evaluation.runner import SLICE, answered, measured, with_forbidden
 from ctxbench.gate.baseline import GateAnswers, inputs_of

@@ -359,6 +359,16 @@ def check_known(kind: str, name: str, names: Collection[str], *, where: str = ""
         raise UnknownNameError(kind, name, names, where=where)
 
 
+def check_all_known(kind: str, names: Iterable[str], known_names: Collection[str]) -> None:
+    """Check that each of several names is one of those that are known.
+
+    Raises:
+        UnknownNameError: the first that is none of them.
+    """
+    for name in names:
+        check_known(kind, name, known_names)
+
+
 def faults_of(error: Exception) -> tuple[Fault, ...]:
     """The faults of an error; an error that is no `InputError` is one fault without a location."""
     return error.faults if isinstance(error, InputError) else (Fault(str(error)),)

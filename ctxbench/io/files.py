@@ -17,6 +17,7 @@ import shutil
 import stat
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar, Token
@@ -298,6 +299,20 @@ def readable(path: Path | str, *, repeatedly: bool = False) -> Path:
         raise StorageError(f"cannot read {path}: it is {kind}; expected a file")
     note_read(path)
     return _usable(path)
+
+
+class Closing(ABC):
+    """A context manager that closes itself at the end."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End it; a second time it does nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class FilesRead:

@@ -75,8 +75,7 @@ from ctxbench.labelling.record_files import (
 )
 from ctxbench.model.arrays import Grade
 from ctxbench.model.items import Catalog, ItemKey
-from ctxbench.model.requests import Message as ChatTurn
-from ctxbench.model.requests import Request
+from ctxbench.model.requests import Message as ChatTurn, Request
 
 __all__ = ["KINDS", "TRIGGER_FREE", "UNTRIED", "import_evals"]
 

@@ -42,8 +42,8 @@ from ctxbench.labelling.trace_import import (
     import_traces,
     redactor_for,
     refuse_overwriting,
+    write_import as write_traces,
 )
-from ctxbench.labelling.trace_import import write_import as write_traces
 from ctxbench.model.arrays import Grade
 from ctxbench.model.items import Catalog, ItemKey
 

@@ -30,8 +30,7 @@ from ctxbench.io.files import exclusive, make_folder, read_text
 from ctxbench.io.http import AS_IT_IS, Deadline, compression, environment_fault, offline
 from ctxbench.model.arrays import Grade
 from ctxbench.model.items import Catalog, Item
-from ctxbench.model.requests import Message as ChatTurn
-from ctxbench.model.requests import Request
+from ctxbench.model.requests import Message as ChatTurn, Request
 
 if TYPE_CHECKING:
     import httpx

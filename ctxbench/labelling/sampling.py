@@ -35,7 +35,7 @@ import numpy as np
 
 from ctxbench.evaluation.statistics import LEVEL, student_critical
 from ctxbench.io.documents import dump_json, read_json
-from ctxbench.io.errors import StorageError, check_known
+from ctxbench.io.errors import StorageError, check_all_known
 from ctxbench.io.files import write_atomic
 from ctxbench.labelling.pools import Guesses, Predictor, pairs
 from ctxbench.model.arrays import FloatArray, IntArray
@@ -623,8 +623,7 @@ def make_queue(
         UnknownNameError: there is no figure with this name.
     """
     selectors = predictor.pool.names
-    for name in focus:
-        check_known("figure", name, figure_names(selectors))
+    check_all_known("figure", focus, figure_names(selectors))
     ids = sorted(queries)
     guesses = predictor.guesses(ids)
     rng = np.random.default_rng(seed)

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache, lru_cache
-from itertools import chain
-from itertools import count as number_from
+from itertools import chain, count as number_from
 from pathlib import PurePosixPath
 from posixpath import normpath
 from typing import Any
@@ -26,8 +25,7 @@ from ctxbench.labelling.trace_messages import STATUSES, Call, Interner, LogFindi
 from ctxbench.labelling.trace_turns import Turn, meant_field, reuses_ids
 from ctxbench.model.arrays import Grade
 from ctxbench.model.items import Catalog, Item, ItemKey
-from ctxbench.model.requests import Message as ChatTurn
-from ctxbench.model.requests import Request, SessionItem
+from ctxbench.model.requests import Message as ChatTurn, Request, SessionItem
 
 COUNTS: dict[str, tuple[str, ...]] = {
     "read": (

@@ -13,8 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ctxbench.io.errors import Fault, ParameterError, check_range, raise_faults
-from ctxbench.io.errors import Message as ErrorMessage
+from ctxbench.io.errors import Fault, Message as ErrorMessage, ParameterError, check_range, raise_faults
 from ctxbench.io.rows import instant, named_instant
 from ctxbench.model.arrays import (
     EARLIEST,

@@ -371,13 +371,6 @@ class Panel:
     rings: Sequence[Ring] = ()
 
 
-def line_chart(
-    lines: Mapping[str, tuple[FloatArray, FloatArray]], *, x: Scale, y: Scale, rings: Sequence[Ring] = ()
-) -> str:
-    """Draw lines by name, each as (xs, ys) in the order in which they are joined, with a legend below, as SVG text."""
-    return line_charts([Panel("", lines, x, y, rings)], columns=1, size=ALONE)
-
-
 def line_charts(
     panels: Sequence[Panel],
     *,
@@ -385,7 +378,7 @@ def line_charts(
     size: tuple[float, float] = SMALL,
     name: str = "lines",
 ) -> str:
-    """Draw charts as `line_chart` does, in rows of `columns`, with one legend for all below.
+    """Draw charts of lines as SVG text, in rows of `columns`, with one legend for all below.
 
     Args:
         panels: the charts.

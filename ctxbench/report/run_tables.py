@@ -447,7 +447,11 @@ def table_notes(summary: RunSummary, dataset: DatasetSummary, columns: Sequence[
         *_forbidden(dataset),
         *_reasons(dataset, columns),
         *_failures(dataset),
-        *_selector_notes(dataset),
+        *(
+            f"{wording.named(selector.selector)}: {', '.join(note_text(*note) for note in selector.notes.items())}."
+            for selector in dataset.selectors
+            if selector.notes
+        ),
     )
 
 
@@ -608,15 +612,6 @@ def note_text(name: str, value: Any) -> str:
         singular = {"queries": "query", "answers": "answer", "items": "item", "times": "time"}[first]
         return f"{value:,} {words if value != 1 else words.replace(first, singular, 1)}"
     return f"{name} {value}"
-
-
-def _selector_notes(dataset: DatasetSummary) -> list[str]:
-    """The notes of selectors on their answers."""
-    return [
-        f"{wording.named(selector.selector)}: {', '.join(note_text(*note) for note in selector.notes.items())}."
-        for selector in dataset.selectors
-        if selector.notes
-    ]
 
 
 _BOUNDS = ("oracle", "everything", "random")  # what others lie between: nobody's choice

@@ -420,16 +420,11 @@ def _about(summary: DatasetSummary, dataset: Dataset) -> Iterator[str]:
     none = f"; {counts['needs_nothing']:,} need nothing" if counts["needs_nothing"] else ""
     partly = f"; of {summary.only_negatives:,} only forbidden items are measured" * bool(summary.only_negatives)
     left = f"; {count(summary.unlabelled, 'query', 'queries')} without full labels left out" * bool(summary.unlabelled)
-    needs = f"Requirements: {_requirements(dataset):,}, alternatives counted once"
+    needs = f"Requirements: {sum(map(len, dataset.judged().required.values())):,}, alternatives counted once"
     yield f"* Queries: {splits}{none}{partly}{left}. {needs}."
     yield f"* Labels: {inline(str(dataset.about.get('labelling', '')))}"
     for note in _texts(dataset.about.get("notes")):
         yield f"  * {paragraph(note)}"
-
-
-def _requirements(dataset: Dataset) -> int:
-    """How many requirements the queries that are measured with have, alternatives counted once."""
-    return sum(map(len, dataset.judged().required.values()))
 
 
 def _texts(notes: Any) -> Iterable[str]:

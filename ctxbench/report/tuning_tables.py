@@ -557,7 +557,7 @@ def _rows(
         tuning: of which.
         make: the cells of an outcome; None = it has no row.
     """
-    rows: list[tuple[Cell, ...]] = [
+    return [
         (dataset.dataset, ", ".join(name for name, _ in named_cells), *_merged(named_cells))
         for dataset in tuning.datasets
         for group in dataset.same_advice()
@@ -567,7 +567,6 @@ def _rows(
             ]
         )
     ]
-    return rows
 
 
 def _merged(rows: Sequence[tuple[str, tuple[Cell, ...]]]) -> tuple[Cell, ...]:

@@ -18,7 +18,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, Self, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +33,7 @@ from ctxbench.io.errors import (
     check_range,
     suggest,
 )
-from ctxbench.io.files import cache_dir
+from ctxbench.io.files import Closing, cache_dir
 from ctxbench.model import registry
 from ctxbench.model.arrays import BoolArray, Float32Array
 from ctxbench.model.resources import TextKind, read_spec
@@ -459,7 +459,7 @@ class Store(Protocol):
         """Store vectors of shape (n_texts, dimensions), all of them or none."""
 
 
-class VectorStore:
+class VectorStore(Closing):
     """The vectors of one embedder, on disk. Opened at the first use; may be used from several threads.
 
     All prompts of a model share a file: a text is stored with its prompt in front, see `EmbedderIdentity.stored_texts`.
@@ -533,12 +533,6 @@ class VectorStore:
     def close(self) -> None:
         """Close the file; the next use opens it again."""
         self._rows.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _looked_up(stored: Sequence[Float32Array | None], dimensions: int) -> tuple[BoolArray, Float32Array]:

@@ -25,7 +25,7 @@ from pathlib import Path
 from types import FrameType, ModuleType, TracebackType
 from typing import Any, BinaryIO, NamedTuple, NoReturn, TextIO, cast
 
-from ctxbench.io.errors import Message, ParameterError, check_choice, check_known, raise_first
+from ctxbench.io.errors import Message, ParameterError, check_all_known, check_choice, raise_first
 from ctxbench.io.files import read_bytes
 from ctxbench.model.items import Catalog, Item
 from ctxbench.model.requests import Batch
@@ -445,8 +445,7 @@ class CallableSource(Source):
             entry.name: entry for entry in behind if entry.kind in (entry.POSITIONAL_OR_KEYWORD, entry.KEYWORD_ONLY)
         }
         if not any(entry.kind == entry.VAR_KEYWORD for entry in signature):
-            for name in names:
-                check_known(f"parameter of {self._description['callable'].rpartition(':')[2]}", name, named)
+            check_all_known(f"parameter of {self._description['callable'].rpartition(':')[2]}", names, named)
         defaults = {name: named[name].default for name in names if name in named}
         return {
             **{name: value for name, value in defaults.items() if value is not inspect.Parameter.empty},

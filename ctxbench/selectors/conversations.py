@@ -40,8 +40,7 @@ from ctxbench.model.formats import (
     validate_partly,
 )
 from ctxbench.model.items import Item, ItemKey
-from ctxbench.model.requests import Message as ChatMessage
-from ctxbench.model.requests import Request, SessionItem
+from ctxbench.model.requests import Message as ChatMessage, Request, SessionItem
 from ctxbench.model.resources import Resources
 from ctxbench.model.selection import Prompt
 from ctxbench.pipelines.pipeline import PipelineError

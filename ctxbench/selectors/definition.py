@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -24,8 +24,8 @@ from ctxbench.io.errors import (
     InputError,
     Message,
     ParameterError,
-    UnknownNameError,
     UserError,
+    check_known,
     raise_faults,
     raise_first,
     suggest,
@@ -80,16 +80,31 @@ class Definition:
             UnknownNameError: no such preset.
             ParameterError: an override is unknown, out of range, or without effect; names all faults.
         """
-        if preset is not None and preset not in self.presets:
-            raise UnknownNameError("preset", preset, self.presets, where=f" of selector {self.name!r}")
+        if preset is not None:
+            check_known("preset", preset, self.presets, where=f" of selector {self.name!r}")
+        return self.settled(self.presets[preset] if preset is not None else {}, overrides or {}, may_be_idle=False)
+
+    def settled(
+        self, base: Mapping[str, Value], chosen: Mapping[str, Any], *, may_be_idle: bool = True
+    ) -> dict[str, Value]:
+        """The value of every parameter: the default, over it that of `base`, over it the chosen one, which is checked.
+
+        Args:
+            base: values that are allowed.
+            chosen: values to check.
+            may_be_idle: whether one may be of no effect, as in a session: a threshold is kept while expansion is off.
+
+        Raises:
+            ParameterError: a chosen one is unknown, out of range, or without effect; names all faults.
+        """
         wrong, checked = [], {}
-        for name, value in (overrides or {}).items():
+        for name, value in chosen.items():
             try:
                 checked[name] = self.checked(name, value)
             except ParameterError as error:
                 wrong.append(str(error))
-        values = self.with_defaults(self.presets[preset] if preset is not None else {}, checked)
-        wrong += [fault for name in checked if (fault := self.idle(name, values))]
+        values = self.with_defaults(base, checked)
+        wrong += [fault for name in checked if not may_be_idle and (fault := self.idle(name, values))]
         if wrong:
             raise ParameterError("; ".join(wrong))
         return values
@@ -381,8 +396,7 @@ class PresetsFile:
             UnknownNameError: the file has no such preset.
             ParameterError: it is for answers of an external selector, which cannot be run here.
         """
-        if name not in self.presets:
-            raise _unknown(name, self.presets, self.path)
+        check_known("preset", name, self.presets, where=f" of presets file {self.path}")
         preset = self.presets[name]
         if preset.answers:
             cut = ", ".join(f"{key} {value_text(value)}" for key, value in preset.set.items())
@@ -448,8 +462,7 @@ def read_with(find: Find, path: Path, *, preset: str = "") -> PresetsFile:
     reader = _PresetReader(path, lines, faults, find=find)
     blocks = content.presets or {}
     if preset:
-        if preset not in blocks:
-            raise _unknown(preset, blocks, path)
+        check_known("preset", preset, blocks, where=f" of presets file {path}")
         blocks = {name: block for name, block in blocks.items() if _source(block) == _source(blocks[preset])}
     presets = {name: reader.preset(name, block, content.definitions) for name, block in blocks.items()}
     if not presets and not faults:
@@ -457,10 +470,6 @@ def read_with(find: Find, path: Path, *, preset: str = "") -> PresetsFile:
     raise_faults(sorted(dict.fromkeys(faults), key=lambda fault: fault.line))
     valid = {name: preset for name, preset in presets.items() if preset is not None}
     return PresetsFile(path=path, tuned=content.tuned, presets=valid, find=find, test_split=content.test_split)
-
-
-def _unknown(name: str, names: Iterable[str], path: Path) -> UnknownNameError:
-    return UnknownNameError("preset", name, names, where=f" of presets file {path}")
 
 
 def _source(block: Any) -> Any:

@@ -650,11 +650,9 @@ def definition_spec(name: str, definition: Definition, values: Mapping[str, Valu
 
 def pipeline_spec(name: str, pipeline: Pipeline) -> SelectorSpec:
     """A pipeline that the user wrote."""
-
-    def make(resources: Resources, memo: MutableMapping[str, Any]) -> Selector:
-        return PipelineSelector(name, pipeline, resources, memo)
-
-    return SelectorSpec(name, make, pipeline=pipeline)
+    return SelectorSpec(
+        name, lambda resources, memo: PipelineSelector(name, pipeline, resources, memo), pipeline=pipeline
+    )
 
 
 def oracle_spec(name: str) -> SelectorSpec:

@@ -421,7 +421,10 @@ def ask_own(selector: Selector, batch: Batch, resources: Resources) -> OwnAnswer
         )
     (selection,) = selections(answers.query, answers.candidates)
     if not answers.scored:  # those of the table are made up of the order
-        selection = _without_scores(selection)
+        chosen, left_out = (
+            tuple(replace(row, score=None) for row in rows) for rows in (selection.chosen, selection.left_out)
+        )
+        selection = replace(selection, chosen=chosen, left_out=left_out)
     timed = answers.seconds is not None and not math.isnan(answers.seconds[0])
     if timed and answers.seconds is not None:
         seconds = float(answers.seconds[0])
@@ -468,13 +471,6 @@ def explain_own(selector: Selector, batch: Batch, resources: Resources, *, form:
         timed=answer.timed,
         notes=getattr(selector, "notes", {}),
     )
-
-
-def _without_scores(selection: Selection) -> Selection:
-    chosen, left_out = (
-        tuple([replace(row, score=None) for row in rows]) for rows in (selection.chosen, selection.left_out)
-    )
-    return replace(selection, chosen=chosen, left_out=left_out)
 
 
 def _with_items(batch: Batch, rows: Sequence[Offered], resources: Resources) -> tuple[Explained, ...]:

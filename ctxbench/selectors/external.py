@@ -9,7 +9,6 @@ import math
 import os
 import threading
 import time
-import typing
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager, nullcontext
@@ -17,7 +16,6 @@ from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any, ClassVar, TypeAlias, cast
 from urllib.parse import urlsplit
 
@@ -37,12 +35,11 @@ from ctxbench.io.errors import (
     merge_equal_faults,
     raise_faults,
 )
-from ctxbench.io.files import cache_dir, make_folder, read_bytes, readable
+from ctxbench.io.files import Closing, cache_dir, make_folder, read_bytes, readable
 from ctxbench.io.secrets import shown_arguments, shown_url
 from ctxbench.model.arrays import BoolArray, FloatArray, IntArray, firsts
 from ctxbench.model.candidates import BY_FUNCTION, Candidates, Rule, reranked
-from ctxbench.model.formats import Source as Origin
-from ctxbench.model.formats import validate
+from ctxbench.model.formats import Source as Origin, validate
 from ctxbench.model.requests import Batch, Query
 from ctxbench.model.resources import Resources
 from ctxbench.model.strategies import Strategy, later
@@ -67,8 +64,7 @@ from ctxbench.selectors.protocol import (
     shown_path,
     table,
 )
-from ctxbench.selectors.selector import EXTERNAL_KINDS as KINDS
-from ctxbench.selectors.selector import Answers
+from ctxbench.selectors.selector import EXTERNAL_KINDS as KINDS, Answers
 
 _log = logging.getLogger(__name__)
 
@@ -303,7 +299,7 @@ class Patience:
             _log.warning(Message("selectors.no-answer-yet", **values, seconds=current - waits.since))
 
 
-class External:
+class External(Closing):
     """An external selector.
 
     A failure, a time-out or an answer that is none is an error of its query (`Answers.errors`) and never stops the
@@ -434,14 +430,6 @@ class External:
     def close(self) -> None:
         """End processes and connections; may be called twice."""
         self._source.close()
-
-    def __enter__(self) -> typing.Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _ask(
         self, batch: Batch, rows: Sequence[int], reader: AnswerReader, *, repeat: int

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import math
 import os
+import ssl
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import httpx
 
 from ctxbench.io.errors import Message, ParameterError, SelectorError, raise_first
 from ctxbench.io.http import (
@@ -47,9 +50,6 @@ from ctxbench.selectors.protocol import (
     quoted,
     request_body,
 )
-
-if TYPE_CHECKING:
-    import ssl
 
 
 def secret_of(name: str | None) -> str:
@@ -97,8 +97,6 @@ class HttpSource(Source):
         Raises:
             ParameterError: it is no http or https URL, holds credentials, or the environment variable is not set.
         """
-        import httpx
-
         self._options = options or HttpOptions.model_validate({})
         self._label = shown_url(url)
         try:
@@ -316,8 +314,6 @@ class HttpSource(Source):
         Raises:
             _FailedError: there is no response, after all tries.
         """
-        import httpx
-
         wait = self._options.backoff
         left = self._options.retries
         while True:
@@ -351,8 +347,6 @@ class HttpSource(Source):
         """
         connection: Connection | None = getattr(self._local, "connection", None)
         if connection is None:
-            import httpx
-
             headers = {"Accept": "application/json", "Content-Type": "application/json", "User-Agent": "ctxbench"}
             if self._secret:
                 headers["Authorization"] = self._secret

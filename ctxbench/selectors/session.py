@@ -18,15 +18,14 @@ import numpy as np
 from ctxbench.io.errors import Message, ParameterError, raise_first, suggest
 from ctxbench.model.arrays import LATEST, BoolArray
 from ctxbench.model.items import Catalog, Item, ItemKey
-from ctxbench.model.requests import Batch, Query, Request, SessionItem
-from ctxbench.model.requests import Message as ChatMessage
+from ctxbench.model.requests import Batch, Message as ChatMessage, Query, Request, SessionItem
 from ctxbench.model.resources import Resources
 from ctxbench.model.selection import Prompt, Selection, selections, session_rows
 from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.pipelines.strategies.format import Messages
 from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.definitions import definition
-from ctxbench.selectors.selector import Value, check_fits
+from ctxbench.selectors.selector import check_fits
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -49,7 +48,7 @@ class Agent:
     system: str = ""
 
     def __post_init__(self) -> None:
-        values = settled(self.selector, {}, self.settings)
+        values = self.selector.settled({}, self.settings)
         step = self.selector.pipeline(values).format
         if not step.declared("chats"):
             raise ParameterError(
@@ -96,25 +95,6 @@ class Agent:
         """
         position = self.catalog.position(key)
         return replace(self, catalog=Catalog(item for index, item in enumerate(self.catalog) if index != position))
-
-
-def settled(selector: Definition, base: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Value]:
-    """The value of every setting: the selector's defaults, then `base`, then `chosen`, which is checked.
-
-    Unlike a parameter of a run, a setting may be of no effect for now: a threshold is kept while expansion is off.
-
-    Raises:
-        ParameterError: a setting is unknown or out of range; all of them.
-    """
-    wrong, checked = [], {}
-    for name, value in chosen.items():
-        try:
-            checked[name] = selector.checked(name, value)
-        except ParameterError as error:
-            wrong.append(str(error))
-    if wrong:
-        raise ParameterError("; ".join(wrong))
-    return selector.with_defaults(base, checked)
 
 
 def why_absent(item: Item | None) -> Message:
@@ -167,7 +147,7 @@ class Session:
             raise ParameterError(
                 f"session {self.id!r} has {', '.join(sorted(twice))} twice, or in it and removed; keep one of them"
             )
-        values = settled(self.agent.selector, self.agent.settings, self.settings)
+        values = self.agent.selector.settled(self.agent.settings, self.settings)
         object.__setattr__(self, "settings", MappingProxyType(values))
         _ = self.pipeline  # refuses what does not go together
 
@@ -246,7 +226,7 @@ class Session:
             ParameterError: one is unknown or out of range; all of them.
             PipelineError: they do not go together.
         """
-        return replace(self, settings=settled(self.agent.selector, self.settings, settings))
+        return replace(self, settings=self.agent.selector.settled(self.settings, settings))
 
     def with_agent(self, agent: Agent) -> Session:
         """The session with the current version of the agent.

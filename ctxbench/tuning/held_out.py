@@ -24,8 +24,8 @@ from ctxbench.io.console import ProgressListener, silent
 from ctxbench.io.errors import Message, UserError
 from ctxbench.io.files import cache_dir
 from ctxbench.model.arrays import BoolArray, FloatArray, IntArray
-from ctxbench.search.embedders import Embedder, open_embedder, open_vectors
-from ctxbench.search.resources import LocalResources
+from ctxbench.search.embedders import Embedder, open_embedder
+from ctxbench.search.resources import local_resources
 from ctxbench.search.tokens import open_counter
 from ctxbench.selectors.definitions import definition
 from ctxbench.selectors.selector import PipelineSelector, Value
@@ -693,8 +693,9 @@ def next_step(dataset: Dataset, *, embedder: str = "minilm", progress: ProgressL
 
 def _gain(part: Dataset, split: str, embedder: Embedder, progress: ProgressListener) -> tuple[Comparison, Comparison]:
     """Compare the fitted selector with the shipped one by completeness and prompt tokens."""
-    vectors = open_vectors(embedder, progress=partial(progress, "embedding texts"))
-    resources = LocalResources(vectors, open_counter("o200k", cache=cache_dir()))
+    resources = local_resources(
+        embedder, open_counter("o200k", cache=cache_dir()), progress=partial(progress, "embedding texts")
+    )
     query_set = QuerySet(part, split, resources.tokens(part.catalog), resources)
     pipeline = definition(FITTED).pipeline(definition(FITTED).values(None))
     before = query_set.answers(PipelineSelector(FITTED, pipeline, resources))

@@ -22,7 +22,7 @@ from ctxbench.evaluation.comparisons import grouped_estimate
 from ctxbench.evaluation.inputs import StepChecks
 from ctxbench.evaluation.metrics import evaluate, mean
 from ctxbench.io.console import nothing_said
-from ctxbench.io.errors import Fault, InputError, Message, ParameterError, UnknownNameError, UserError
+from ctxbench.io.errors import Fault, InputError, Message, ParameterError, UserError, check_known
 from ctxbench.io.files import cache_dir
 from ctxbench.io.rows import YamlForm
 from ctxbench.model.arrays import Evidence, FloatArray, OfferedItems
@@ -30,8 +30,7 @@ from ctxbench.pipelines.pipeline import Pipeline, PipelineError
 from ctxbench.search.embedders import Embedder, open_embedder, open_vectors
 from ctxbench.search.resources import LocalResources
 from ctxbench.search.tokens import TokenCounter, open_counter
-from ctxbench.selectors.definitions import find_definition, is_file
-from ctxbench.selectors.definitions import shipped as shipped_names
+from ctxbench.selectors.definitions import find_definition, is_file, shipped as shipped_names
 from ctxbench.selectors.external import external_from_config
 from ctxbench.selectors.selector import Parameter, Value
 from ctxbench.tuning.fit_examples import ALL
@@ -424,8 +423,7 @@ def _read(entry: SelectorEntry, base: Path, opened: Mapping[str, Tunable]) -> Tu
     definition, preset = find_definition(entry.selector, base=base)
     if preset is None:
         return Tunable(entry=entry, source=entry.selector, definition=definition, start={})
-    if preset not in definition.presets:
-        raise UnknownNameError("preset", preset, definition.presets, where=f" of selector {definition.name!r}")
+    check_known("preset", preset, definition.presets, where=f" of selector {definition.name!r}")
     source = entry.selector.removesuffix(f"/{preset}")
     return Tunable(entry=entry, source=source, definition=definition, start=definition.presets[preset])
 

@@ -181,7 +181,13 @@ class Optimum:
         self._level, self._worth = level, worth
         self._defaults = defaults or {}
         self._aims = [(Measure(policy.objective), 1 if policy.minimise else -1), (COMPLETENESS, -1), (TOKENS, 1)]
-        self.to_beat = self._objective_to_beat(base or {})
+        means = base or {}  # the objective is to be beaten where the base keeps the constraints by its means
+        is_met = all(
+            limit.sign * (means.get(limit.measure, math.nan) - limit.target) >= -rounding_error(limit.target)
+            for limit in self.limits
+            if limit.from_policy
+        )
+        self.to_beat = means.get(self._aims[0][0], math.nan) if is_met else math.nan
         if not math.isnan(self.to_beat) and not policy.minimise and policy.objective.declaration.scale != "amount":
             self.limits += (no_worse_limit(Measure(policy.objective), base or {}),)
         self._best: SweptSettings | None = None
@@ -190,15 +196,6 @@ class Optimum:
         self.shortage = math.inf
         self._means_alone: list[SweptSettings | None] = [None] * len(policy.constraints)
         self._means_constrained: list[SweptSettings | None] = [None] * len(policy.constraints)
-
-    def _objective_to_beat(self, base: Mapping[Measure, float]) -> float:
-        """The base's objective if the base keeps the constraints by its means; else NaN."""
-        is_met = all(
-            limit.sign * (base.get(limit.measure, math.nan) - limit.target) >= -rounding_error(limit.target)
-            for limit in self.limits
-            if limit.from_policy
-        )
-        return base.get(self._aims[0][0], math.nan) if is_met else math.nan
 
     def add(self, line: ThresholdLine | SweptSettings) -> None:
         """Take the settings of a line into account."""

@@ -25,7 +25,7 @@ from ctxbench.model.requests import Batch
 from ctxbench.model.resources import Resources
 from ctxbench.pipelines.pipeline import Outcome, Pipeline, PipelineError
 from ctxbench.selectors.definition import Definition
-from ctxbench.selectors.selector import Parameter, Value
+from ctxbench.selectors.selector import Parameter, Value, check_fits
 from ctxbench.tuning.measures import (
     REACH,
     TOKENS,
@@ -508,10 +508,7 @@ class SettingRunner:
         return self.definition.pipeline(self.definition.with_defaults(values))
 
     def _run(self, pipeline: Pipeline) -> Outcome:
-        if pipeline.fitted:
-            from ctxbench.pipelines.fits import require_matching_fits
-
-            require_matching_fits(pipeline, self._batch.catalog)
+        check_fits(pipeline, self._batch.catalog)
         return pipeline.run(self._batch, self._resources, memo=self._memo)
 
 

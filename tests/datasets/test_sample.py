@@ -6,8 +6,7 @@ import hashlib
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from ctxbench.datasets.dataset import Dataset, draw_sample, select_queries
 from ctxbench.datasets.queries import DatasetQuery

@@ -9,8 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from ctxbench.evaluation import answers as stored_answers
 from ctxbench.evaluation.answers import Part, Slice, StoredAnswers, continuing, write_blocks

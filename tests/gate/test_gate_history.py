@@ -9,8 +9,7 @@ from ctxbench.gate.baseline_rows import MANIFEST
 from ctxbench.gate.history import COMPLETENESS, GONE, TOKENS, baseline_of, read_history
 from ctxbench.io.errors import InputError, ParameterError, StorageError
 from tests.checkout import Checkout
-from tests.gate.gate_cases import TOKENS as PRICE
-from tests.gate.gate_cases import snapshot
+from tests.gate.gate_cases import TOKENS as PRICE, snapshot
 
 NEEDS = {"q1": ["a"], "q2": ["b"]}
 TWO = {"q1": ["a"], "q2": ["b", "c"]}  # both complete, three items over two queries

@@ -7,8 +7,7 @@ import re
 import unicodedata
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from ctxbench.io.errors import harmless, joined, message_lines, one_line, quoted, visible, visible_json
 

@@ -7,8 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from ctxbench.io.errors import InputError, ParameterError
 from ctxbench.memory.memories import ASKED, EVENTS, SUFFICIENT, Event, Relationship

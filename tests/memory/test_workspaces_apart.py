@@ -8,8 +8,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from ctxbench.io.errors import UserError
 from ctxbench.memory import ContextEngine, ContextOptions, EngineError, SearchOptions

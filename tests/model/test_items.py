@@ -7,8 +7,7 @@ from dataclasses import replace
 from urllib.parse import quote
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from ctxbench.io.errors import InputError, ParameterError
 from ctxbench.model import items

@@ -4,8 +4,7 @@ from math import log
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from ctxbench.model.items import Catalog, Item
 from ctxbench.search.word_index import Bm25fIndex, Bm25Index, query_words

@@ -8,8 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from ctxbench.model.items import Item, ItemKey
 from ctxbench.pipelines.strategies.format import Citation, citation_ids, cited, marked, sources_text

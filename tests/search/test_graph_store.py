@@ -12,8 +12,7 @@ import pytest
 
 from ctxbench.io.errors import ParameterError, StorageError
 from ctxbench.model.items import Catalog
-from ctxbench.search import graph as graphs
-from ctxbench.search import graph as store
+from ctxbench.search import graph as graphs, graph as store
 from ctxbench.search.graph import (
     CHUNKING,
     Graph,

@@ -7,8 +7,7 @@ import weakref
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from ctxbench.model.items import Catalog, Item
 from ctxbench.model.requests import Batch, Query, Request

@@ -6,8 +6,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from ctxbench.io.errors import EmbeddingError
 from ctxbench.pipelines.strategies.retrieve import Pooling

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from ctxbench.search import graph as related
 from ctxbench.search.dense import ChunkMatrix, Edges, best_pairs, every_pair

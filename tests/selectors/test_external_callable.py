@@ -21,8 +21,7 @@ from ctxbench.model.requests import Batch, Request
 from ctxbench.selectors.callable import CallableSource, load_callable
 from ctxbench.selectors.external import External, external_from_config
 from ctxbench.selectors.protocol import catalog_message
-from tests.code_history import history
-from tests.code_history import request as request_after
+from tests.code_history import history, request as request_after
 
 CATALOG = Catalog(
     [

@@ -8,8 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from ctxbench.io.errors import InputError, StorageError, UserError
 from ctxbench.labelling.sources import data_files, documents, sample

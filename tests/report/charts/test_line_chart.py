@@ -9,7 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from ctxbench.io.errors import ParameterError
-from ctxbench.report.charts import Panel, Ring, Scale, line_chart, line_charts, lines
+from ctxbench.report.charts import ALONE, Panel, Ring, Scale, line_charts, lines
 
 X, Y = Scale("items <mean>", 0.0, 8.0), Scale("recall", 0.5, 1.0)
 SVG = "{http://www.w3.org/2000/svg}"
@@ -25,7 +25,8 @@ def titles(svg):
 
 def drawn(**given):
     rings = [Ring("a & b", 4.0, 0.75)]
-    return line_chart({name: (np.array(x), np.array(y)) for name, (x, y) in given.items()}, x=X, y=Y, rings=rings)
+    points = {name: (np.array(x), np.array(y)) for name, (x, y) in given.items()}
+    return line_charts([Panel("", points, X, Y, rings)], columns=1, size=ALONE)
 
 
 def on_axes(**given):

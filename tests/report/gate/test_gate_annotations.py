@@ -7,8 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from ctxbench.gate.results import Cause, CauseGroup, CauseKind, Verdict
 from ctxbench.io.errors import Fault, harmless

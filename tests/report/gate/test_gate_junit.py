@@ -6,8 +6,7 @@ import re
 from dataclasses import replace
 from xml.etree.ElementTree import fromstring
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from ctxbench.gate.results import Verdict
 from ctxbench.io.errors import Fault

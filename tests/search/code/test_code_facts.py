@@ -8,8 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from ctxbench.search import code_facts as facts_module
-from ctxbench.search import code_grammars
+from ctxbench.search import code_facts as facts_module, code_grammars
 from ctxbench.search.code_facts import all_code_facts, code_facts
 from ctxbench.search.code_grammars import CodeFacts
 

@@ -7,8 +7,7 @@ from pathlib import Path
 from types import ModuleType
 
 import numpy as np
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.queries import DatasetQuery
