@@ -12,10 +12,10 @@ import sqlite3
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from ctxbench.io.errors import (
     Message,
@@ -114,7 +114,7 @@ _SQLITE_FAULTS = {
 }
 
 
-class SqliteStore(MemoryStore):
+class SqliteStore(MemoryStore, AbstractContextManager["SqliteStore"]):
     """A store in a file, or in memory. Deleted memories are in neither the file nor its log afterwards.
 
     A deletion rewrites the file, so delete many memories at once.
@@ -185,9 +185,6 @@ class SqliteStore(MemoryStore):
             if self._connection is not None and self._process == os.getpid():
                 self._connection.close()
             self._connection = None
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
