@@ -456,8 +456,7 @@ class AgentFile:
             ("rules", self.rules, rules_folder),
             ("references", self.references, references_folder),
         ):
-            for index, folder in enumerate(folders):
-                yield source(folder), ("sources", key, index)
+            yield from ((source(folder), ("sources", key, index)) for index, folder in enumerate(folders))
 
     def _servers(self) -> Sequence[SnapshotPart]:
         """The tools of the servers as captured, without servers that the configuration no longer has.

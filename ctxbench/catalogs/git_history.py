@@ -109,15 +109,13 @@ def has_word(text: str) -> bool:
 
 def _cut(paragraph: str, keep_issues: bool) -> str:
     """A paragraph with a mark in place of what is out, which may go over the end of a line."""
-    text = _BRACKET.sub(_without_target, _SKIP.sub(_CUT, paragraph))
+    text = _BRACKET.sub(
+        lambda bracket: f"{bracket[1]}{_CUT}" if bracket[2] else bracket[0],  # the text of a Markdown link stays
+        _SKIP.sub(_CUT, paragraph),
+    )
     for pattern in (_LINK, _EMAIL, *(() if keep_issues else (_TICKET, _ISSUES))):
         text = pattern.sub(_CUT, text)
     return text
-
-
-def _without_target(bracket: re.Match[str]) -> str:
-    """The text of a Markdown link; other brackets are unchanged."""
-    return f"{bracket[1]}{_CUT}" if bracket[2] else bracket[0]
 
 
 def _clean_line(line: str) -> str:
@@ -448,8 +446,7 @@ class GitRepository:
             with GitStream(
                 self._folder, "cat-file", "--batch", stdin=stdin, settings=_settings(), environment=_only_env()
             ) as git:
-                for sha in requested:
-                    yield sha, self._next_object(sha, git)
+                yield from ((sha, self._next_object(sha, git)) for sha in requested)
 
     def _next_object(self, sha: str, git: GitStream) -> bytes:
         head = git.readline().split()

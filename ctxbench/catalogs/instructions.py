@@ -524,8 +524,10 @@ def _follow(read: _Folder, path: str, *, importer: _RuleFile, depth: int) -> Non
 def _imports(text: str) -> Iterator[str]:
     """The paths after an @ that starts a word, outside code."""
     for line in _outside_fences(text):
-        for match in re.finditer(r"(?<!\S)@((?:\\ |[^\s`])+)", _without_spans(line)):
-            yield match.group(1).replace("\\ ", " ").rstrip(".,;:!?)")
+        yield from (
+            match.group(1).replace("\\ ", " ").rstrip(".,;:!?)")
+            for match in re.finditer(r"(?<!\S)@((?:\\ |[^\s`])+)", _without_spans(line))
+        )
 
 
 def _heading(text: str) -> str:

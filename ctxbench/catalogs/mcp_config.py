@@ -503,8 +503,10 @@ def _python_modules(text: str) -> Iterator[tuple[int, str]]:
         dots, module = len(match[1]), match[2]
         if module:
             yield dots, module
-        for name in re.findall(r"(\w+)(?:[ \t]+as[ \t]+\w+)?", match[3] or match[4] or ""):
-            yield dots, f"{module}.{name}" if module else name
+        yield from (
+            (dots, f"{module}.{name}" if module else name)
+            for name in re.findall(r"(\w+)(?:[ \t]+as[ \t]+\w+)?", match[3] or match[4] or "")
+        )
     names = chain.from_iterable(match[1].split(",") for match in _IMPORT.finditer(text))
     for name in (words[0] for entry in names if (words := entry.split())):
         parts = name.split(".")

@@ -63,10 +63,8 @@ def former_place(agent: AgentFile, item: str, path: str = "") -> tuple[Path, int
 
 def _depth_left(file: Path) -> int:
     """A rank of how much of a path still exists: a missing file was in the folder of which most is left."""
-    for depth, ancestor in enumerate((file, *file.parents)):
-        if ancestor.exists():
-            return -depth
-    return -len(file.parents)
+    missing = (-depth for depth, ancestor in enumerate((file, *file.parents)) if ancestor.exists())
+    return next(missing, -len(file.parents))
 
 
 def _place_of_server(agent: AgentFile, server: str | None) -> tuple[Path, int]:

@@ -139,11 +139,9 @@ class Importer(Protocol):
     @property
     def install(self) -> str:
         """The command that installs the source; a class attribute will do."""
-        ...
 
     def available(self) -> bool:
         """Whether the source is installed, in any version."""
-        ...
 
     def load(self, name: str) -> Dataset:
         """Make a dataset; the same source gives the same dataset.
@@ -152,7 +150,6 @@ class Importer(Protocol):
             UnknownNameError: it does not provide the name.
             StorageError: the source is not installed, or is not the version that is expected.
         """
-        ...
 
 
 @cache

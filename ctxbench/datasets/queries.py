@@ -541,9 +541,11 @@ class _Checker:
             for noun, keys in _lists(query).items():
                 mention, or_gone = (_LISTS[noun], contents.place_query(i)), noun != "available"
                 yield from ((key, mention) for key in dict.fromkeys(keys) if self._is_unknown(key, or_gone=or_gone))
-        for i, label in enumerate(contents.labels):
-            if self._is_unknown(label.item):
-                yield label.item, ("label", contents.place_label(i))
+        yield from (
+            (label.item, ("label", contents.place_label(i)))
+            for i, label in enumerate(contents.labels)
+            if self._is_unknown(label.item)
+        )
 
     @cached_property
     def _item_ids(self) -> list[str]:
@@ -569,8 +571,10 @@ class _Checker:
         """Faults of scopes."""
         for name, keys in self._contents.scopes.items():
             subject = f"scope {name!r}"
-            for message in (*self._unknown_items(keys, "scope", subject), *_repeated(keys, subject)):
-                yield Fault(message, *self._contents.place_scope(name))
+            yield from (
+                Fault(message, *self._contents.place_scope(name))
+                for message in (*self._unknown_items(keys, "scope", subject), *_repeated(keys, subject))
+            )
 
     def query_faults(self) -> Iterable[Fault]:
         """Faults of queries; the first suggestion of each kind lists the known names again."""
@@ -605,8 +609,10 @@ class _Checker:
             yield from self._unknown_items(keys, _LISTS[noun], subject, or_gone=named)
             yield from _repeated(keys, subject)
             for item in (contents.items[key] for key in keys if named and key in contents.items):
-                for why in _hidden_because(request, item):
-                    yield Message("datasets.hidden-item", subject=subject, item=item.id, why=why)
+                yield from (
+                    Message("datasets.hidden-item", subject=subject, item=item.id, why=why)
+                    for why in _hidden_because(request, item)
+                )
 
     # ------------------------------------------------------------------------------------------ labels
 

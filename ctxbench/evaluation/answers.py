@@ -444,15 +444,19 @@ def _blocks(path: Path, *, rows: bool = True, selected: Container[int] | None = 
         StorageError: one is damaged.
     """
     if path.is_dir():
-        for number, file in enumerate(sorted(path.glob(f"*{SUFFIX}"))):
-            if selected is None or number in selected:
-                yield read_slice(file, rows=rows)
+        yield from (
+            read_slice(file, rows=rows)
+            for number, file in enumerate(sorted(path.glob(f"*{SUFFIX}")))
+            if selected is None or number in selected
+        )
     else:
         try:
             with zipfile.ZipFile(path) as archive:
-                for number, name in enumerate(archive.namelist()):
-                    if selected is None or number in selected:
-                        yield _recent.read(archive.read(name), path, rows=rows)
+                yield from (
+                    _recent.read(archive.read(name), path, rows=rows)
+                    for number, name in enumerate(archive.namelist())
+                    if selected is None or number in selected
+                )
         except DAMAGE as error:
             raise StorageError(f"{path} is damaged ({error}); delete it and run again") from error
 

@@ -29,6 +29,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from ctxbench.datasets.lookup import sha256_of
 from ctxbench.evaluation.answers import (
     DAMAGE,
     SUFFIX,
@@ -64,6 +65,7 @@ _log = logging.getLogger(__name__)
 LONGEST_NAME = 200  # bytes of a file name, with room for an ending
 FORMAT = 5  # of the run folder; raised when a reader of the old one would go wrong
 MEANING = 3  # of answers, part of their key: raised when stored answers get another meaning
+_AGAIN = "run the experiment again"
 _ANSWERS = "answers.zip"
 
 
@@ -133,7 +135,9 @@ class RunFolder:
             marker = _read_checked(folder / "part.json")
             if (marker["key"], marker["values_key"]) != (key, values_key):
                 return False
-            changed = [name for name in marker["files"] if _sha256_of(folder / name) != marker["files"][name]]
+            changed = [
+                name for name in marker["files"] if sha256_of(folder / name, fix=_AGAIN) != marker["files"][name]
+            ]
         except (UserError, *DAMAGE) as error:
             _log.warning(Message("evaluation.part-computed-again", folder=folder, reason=error))
             return False
@@ -155,7 +159,7 @@ class RunFolder:
             for name, write in _FILES.items():
                 with writing(folder / name) as stream:
                     write(part, catalog, stream)
-                hashes[name] = _sha256_of(folder / name)
+                hashes[name] = sha256_of(folder / name, fix=_AGAIN)
             marker = {
                 "format": FORMAT,
                 "dataset": part.dataset,
@@ -321,26 +325,13 @@ def _undamaged(folder: Path, marker: Mapping[str, Any]) -> StoredAnswers:
     Raises:
         StorageError: they were changed or are damaged.
     """
-    if _sha256_of(folder / _ANSWERS) != marker["files"][_ANSWERS]:
+    if sha256_of(folder / _ANSWERS, fix=_AGAIN) != marker["files"][_ANSWERS]:
         raise _changed(folder / _ANSWERS)
     return StoredAnswers.read(folder / _ANSWERS)
 
 
 def _changed(path: Path) -> StorageError:
     return StorageError(Message("evaluation.file-changed", path=path))
-
-
-def _sha256_of(path: Path) -> str:
-    """SHA-256 of a file, read piece by piece.
-
-    Raises:
-        StorageError: it cannot be read.
-    """
-    try:
-        with path.open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
-    except OSError as error:
-        raise StorageError(f"cannot read {path}: {error.strerror or error}; run the experiment again") from error
 
 
 def _write_checked(path: Path, value: Mapping[str, Any]) -> None:

@@ -60,7 +60,7 @@ from ctxbench.gate.snapshots import (
     first_ids,
     flat_steps,
 )
-from ctxbench.io.documents import dump_json, parse_json
+from ctxbench.io.documents import dump_json, finite, parse_json
 from ctxbench.io.errors import (
     Fault,
     InputError,
@@ -383,11 +383,7 @@ def _parsed(data: bytes, path: Path, line: int = 1) -> Any:
         raise InputError([_damage(fault.message, path, fault.line, fault.column) for fault in error.faults]) from error
 
 
-def _refuse_constant(text: str) -> float:
-    raise ValueError(text)
-
-
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+_DECODER = json.JSONDecoder(parse_constant=finite)
 
 
 def _content_faults(data: bytes, path: Path, folder: Path) -> list[Fault]:

@@ -162,10 +162,6 @@ def _checked_id(value: object) -> object:
     return value
 
 
-def _alternatives(entry: object) -> object:
-    return [entry] if isinstance(entry, str) else entry
-
-
 _Name: TypeAlias = Annotated[str, Field(min_length=1)]
 _Count: TypeAlias = Annotated[int, Field(ge=0, le=_MAX_WHOLE)]
 _Ids: TypeAlias = Given[Texts[Annotated[str, parsed(_checked_id, str)]]]
@@ -197,9 +193,9 @@ class QueryRow(BaselineRow):
     text: str = Field(default="", description="Text of the request; empty without texts.")
     asked: _Name = Field(description="Hash of the request.")
     labelled: _Name = Field(description="Hash of the labels.")
-    required: Texts[Annotated[Texts[str], BeforeValidator(_alternatives)]] = Field(
-        default=(), description="Ids of required items; a list of ids holds alternatives."
-    )
+    required: Texts[
+        Annotated[Texts[str], BeforeValidator(lambda entry: [entry] if isinstance(entry, str) else entry)]
+    ] = Field(default=(), description="Ids of required items; a list of ids holds alternatives.")
     labels: Texts[Annotated[LabelFact, parsed(_label, list[str | int])]] = Field(
         default=(), description="Labels beyond `required`, as `[id, grade, via, alternatives]`."
     )

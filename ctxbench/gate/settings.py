@@ -174,9 +174,11 @@ class Pin(FileModel):
         bare = dict.fromkeys(DEMANDS[:2], ()) | dict.fromkeys(DEMANDS[2:])
         for name in DEMANDS[:2]:
             yield from (self.model_copy(update={**bare, name: (item,)}) for item in getattr(self, name))
-        for name in DEMANDS[2:]:
-            if (limit := getattr(self, name)) is not None:
-                yield self.model_copy(update={**bare, name: limit})
+        yield from (
+            self.model_copy(update={**bare, name: limit})
+            for name in DEMANDS[2:]
+            if (limit := getattr(self, name)) is not None
+        )
 
 
 def _level(value: object) -> float:

@@ -106,8 +106,10 @@ def _stage_steps(stage: AnyStored, path: str, types: tuple[str, ...]) -> Iterato
         yield from (inner_step for step in stage.steps for inner_step in _stage_steps(step, path, types))
     elif isinstance(stage, StoredMerge):
         for name, step in stage.sources:
-            for flat_step in _stage_steps(step, path, types):
-                yield replace(flat_step, path=f"{path}.{name}" if name == step.name else f"{path}.{name}.{step.name}")
+            yield from (
+                replace(flat_step, path=f"{path}.{name}" if name == step.name else f"{path}.{name}.{step.name}")
+                for flat_step in _stage_steps(step, path, types)
+            )
     else:
         free = list(types)
         for names, steps in stage.domains:

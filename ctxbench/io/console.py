@@ -190,8 +190,10 @@ def _console(door: Guard, width: int | None) -> Console:
 
     class Visible(Console):
         def render(self, *arguments: Any, **options: Any) -> Iterator[Segment]:
-            for segment in super().render(*arguments, **options):
-                yield segment if segment.control else Segment(visible(segment.text), segment.style)
+            yield from (
+                segment if segment.control else Segment(visible(segment.text), segment.style)
+                for segment in super().render(*arguments, **options)
+            )
 
     console = Visible(file=cast(IO[str], door), width=width, highlight=False, emoji=False, markup=False)
     console.width = max(console.width, _NARROWEST)

@@ -177,7 +177,7 @@ def parse_json(text: str, *, path: Path | str | None = None, line: int = 1) -> A
         return row
 
     try:
-        value = json.loads(text, object_pairs_hook=pairs, parse_constant=_no_constant, parse_float=finite)
+        value = json.loads(text, object_pairs_hook=pairs, parse_constant=finite, parse_float=finite)
     except json.JSONDecodeError as error:
         if faults := conflict_faults(text, path, line):
             raise InputError(faults) from error
@@ -270,18 +270,14 @@ class _NotFiniteError(ValueError):
         super().__init__(number)
 
 
-def _no_constant(number: str) -> float:
-    raise _NotFiniteError(number)
-
-
 def finite(number: str) -> float:
     """The number in a text.
 
     Raises:
-        ValueError: it is infinite, or the text is no number.
+        ValueError: it is NaN or infinite, or the text is no number.
     """
     value = float(number)
-    if math.isinf(value):
+    if not math.isfinite(value):
         raise _NotFiniteError(number)
     return value
 
@@ -294,8 +290,10 @@ def place_of(text: str, offset: int, first_line: int) -> tuple[int, int]:
 
 def _words(text: str) -> Iterator[tuple[int, str]]:
     """The words of valid JSON (or of JSON with NaN) with their offsets; blanks, commas and colons left out."""
-    for match in re.finditer(r'"(?:[^"\\]|\\.)*"|[\[\]{}:]|[^\s,:\[\]{}"]+', text, re.DOTALL):
-        yield match.start(), match.group()
+    yield from (
+        (match.start(), match.group())
+        for match in re.finditer(r'"(?:[^"\\]|\\.)*"|[\[\]{}:]|[^\s,:\[\]{}"]+', text, re.DOTALL)
+    )
 
 
 def _duplicate_keys(text: str) -> Iterator[tuple[int, str]]:
@@ -465,10 +463,7 @@ def load_mapping(path: Path, *, description: str, keys: Iterable[str]) -> tuple[
 
 def line_of(lines: Mapping[YamlPath, int], path: YamlPath) -> int:
     """The 1-based line of a path, or of the closest thing around it that has one; 0 if nothing has."""
-    for end in range(len(path), -1, -1):
-        if path[:end] in lines:
-            return lines[path[:end]]
-    return 0
+    return next((lines[path[:end]] for end in range(len(path), -1, -1) if path[:end] in lines), 0)
 
 
 def dump_yaml(data: Any, *, short: bool = False) -> str:

@@ -209,10 +209,11 @@ class Row:
         """
         fields = row_fields(form)
         self.refuse_unknown(tuple(fields))
-        data = {}
-        for name, rule in fields.items():
-            if rule.required or self.data.get(name) is not None:  # absent fields are many
-                data[name] = self._allowed(name, rule)
+        data = {
+            name: self._allowed(name, rule)
+            for name, rule in fields.items()
+            if rule.required or self.data.get(name) is not None  # absent fields are many
+        }
         self.data = {name: value for name, value in data.items() if value is not None}
 
     def _allowed(self, name: str, rule: FieldRule) -> Any:
@@ -269,8 +270,7 @@ def jsonl_rows(path: Path, faults: list[Fault]) -> Iterator[Row]:
     Raises:
         StorageError: the file is missing or cannot be read.
     """
-    for line, data in iter_jsonl(path, faults):
-        yield Row(data, faults, path, line)
+    yield from (Row(data, faults, path, line) for line, data in iter_jsonl(path, faults))
 
 
 def read_text_value(value: Any) -> str:

@@ -490,8 +490,7 @@ def _list_key(values: Sequence[Any]) -> str | None:
 
 def _by_id(rows: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """The fields of texts or objects by id."""
-    for name, row in rows.items():
-        yield {**(_body(row) if isinstance(row, dict) else {"text": row}), "id": name}
+    yield from ({**(_body(row) if isinstance(row, dict) else {"text": row}), "id": name} for name, row in rows.items())
 
 
 def _role_of_path(path: Path) -> str:

@@ -540,8 +540,10 @@ class _History:
                 if old is not None:
                     grade = Grade.HELPFUL if is_side_file(path, old) else Grade.REQUIRED
                     names = self._changed_names(change, old, texts.get(change.new_blob or ""))
-                    for name in dict.fromkeys(_item_name(path, name, items[path]) for name in names):
-                        yield Label(self._id(commit), items[path][name], int(grade))
+                    yield from (
+                        Label(self._id(commit), items[path][name], int(grade))
+                        for name in dict.fromkeys(_item_name(path, name, items[path]) for name in names)
+                    )
 
     def _changed_names(self, change: FileChange, old: str, new: str | None) -> tuple[str, ...]:
         """The definitions with changes; an empty name is the file itself."""

@@ -407,9 +407,11 @@ def similar_names(catalog: Catalog) -> Iterator[NamesAlike]:
     by_name = group_pairs(
         ((item.type, tuple(name_parts(item.name)) or (item.name,)), position) for position, item in enumerate(catalog)
     )
-    for items in by_name.values():
-        if len(items) > 1:
-            yield NamesAlike("same name", tuple(catalog[position].id for position in items))
+    yield from (
+        NamesAlike("same name", tuple(catalog[position].id for position in items))
+        for items in by_name.values()
+        if len(items) > 1
+    )
     for (type_, name), positions in by_name.items():
         for base in _bases(name):
             if (type_, base) in by_name:

@@ -159,8 +159,10 @@ def read_spans(data: Mapping[str, Any], position: int = 0) -> Iterator[Span]:
     Raises:
         TypeError, ValueError, AttributeError: it does not follow the specification.
     """
-    for number, (entry, shared) in enumerate(_entries(data)):
-        yield _span(entry, shared, f"{position}-{number}" if number else str(position))
+    yield from (
+        _span(entry, shared, f"{position}-{number}" if number else str(position))
+        for number, (entry, shared) in enumerate(_entries(data))
+    )
 
 
 def _entries(data: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], dict[str, Any]]]:

@@ -66,7 +66,7 @@ _TYPES = ((EmbeddingError, EMBEDDING), (StorageError, STORAGE), (_GIVEN, VALIDAT
 
 @contextmanager
 def typed_errors() -> Iterator[None]:
-    """Convert expected errors inside it into an `EngineError`; bugs keep their type."""
+    """Convert expected errors inside the block or function into an `EngineError`; bugs keep their type."""
     try:
         yield
     except EngineError:
@@ -114,11 +114,11 @@ class SearchOptions:
     user: str | None = None
     time: str | None = None
 
+    @typed_errors()
     def __post_init__(self) -> None:
-        with typed_errors():
-            check_fields(self)
-            check_range("limit", self.limit, 1, MOST_RESULTS)
-            check_range("depth", self.depth, 1, DEEPEST)
+        check_fields(self)
+        check_range("limit", self.limit, 1, MOST_RESULTS)
+        check_range("depth", self.depth, 1, DEEPEST)
 
     @property
     def item_filter(self) -> Filter:
@@ -417,6 +417,7 @@ class ContextEngine:
         EngineError: the embedder, its dimensions, the template or the counter is wrong.
     """
 
+    @typed_errors()
     def __init__(
         self,
         store: MemoryStore,
@@ -427,90 +428,89 @@ class ContextEngine:
         counter: str = "o200k",
         cached: tuple[int, float] = (1000, 3600.0),
     ) -> None:
-        with typed_errors():
-            self._store = store
-            model = open_embedder(embedder_name(embedder))
-            if dimensions is not None and model.identity.dimensions != dimensions:
-                raise ParameterError(
-                    f"the vectors of {model.identity.model} have {model.identity.dimensions} dimensions, expected "
-                    f"{dimensions}; name another embedder, or remove dimensions"
-                )
-            self.progress: Callable[[int, int], None] | None = None
-            self._resources: LocalResources = local_resources(
-                model, open_counter(counter), progress=lambda *n: self.progress and self.progress(*n)
+        self._store = store
+        model = open_embedder(embedder_name(embedder))
+        if dimensions is not None and model.identity.dimensions != dimensions:
+            raise ParameterError(
+                f"the vectors of {model.identity.model} have {model.identity.dimensions} dimensions, expected "
+                f"{dimensions}; name another embedder, or remove dimensions"
             )
-            self._vectors = QueryVectors(model, *cached)
-            self._dimensions = model.identity.dimensions
-            self._templates: dict[str, str | Mapping[str, Any]] = {name: name for name in TEMPLATES}
-            self._rankers: dict[str, Ranker] = dict(RANKERS)
-            self.searches = 0
-            self.defaults = defaults
-            self._template(self.defaults)
+        self.progress: Callable[[int, int], None] | None = None
+        self._resources: LocalResources = local_resources(
+            model, open_counter(counter), progress=lambda *n: self.progress and self.progress(*n)
+        )
+        self._vectors = QueryVectors(model, *cached)
+        self._dimensions = model.identity.dimensions
+        self._templates: dict[str, str | Mapping[str, Any]] = {name: name for name in TEMPLATES}
+        self._rankers: dict[str, Ranker] = dict(RANKERS)
+        self.searches = 0
+        self.defaults = defaults
+        self._template(self.defaults)
 
     def search(self, query: str, workspace: str, options: SearchOptions | None = None) -> FoundMemories:
         """The best memories for a query, best first."""
         return self.search_many([query], workspace, options)[0]
 
+    @typed_errors()
     def search_many(
         self, queries: Sequence[str], workspace: str, options: SearchOptions | None = None
     ) -> list[FoundMemories]:
         """Search for several queries together."""
-        with typed_errors():
-            return self._search(self._embedded(queries), workspace, options or SearchOptions())
+        return self._search(self._embedded(queries), workspace, options or SearchOptions())
 
+    @typed_errors()
     def search_by_vector(
         self, vector: Sequence[float], workspace: str, options: SearchOptions | None = None
     ) -> FoundMemories:
         """The memories nearest to a vector."""
-        with typed_errors():
-            return self._search(self._vector_query(vector), workspace, options or SearchOptions())[0]
+        return self._search(self._vector_query(vector), workspace, options or SearchOptions())[0]
 
+    @typed_errors()
     def build(self, query: str, workspace: str, options: ContextOptions | None = None) -> BuiltContext:
         """The context for a query: the best memories that fit into the budget."""
-        with typed_errors():
-            return self._build(self._embedded([query]), workspace, options)
+        return self._build(self._embedded([query]), workspace, options)
 
+    @typed_errors()
     def build_by_vector(
         self, vector: Sequence[float], workspace: str, options: ContextOptions | None = None
     ) -> BuiltContext:
         """The context for a vector."""
-        with typed_errors():
-            return self._build(self._vector_query(vector), workspace, options)
+        return self._build(self._vector_query(vector), workspace, options)
 
     def preview(self, query: str, workspace: str, options: ContextOptions | None = None) -> BuiltContext:
         """The result of `build`; its `preview` also has ids, ranking scores and the share of the budget."""
         return self.build(query, workspace, options)
 
+    @typed_errors()
     def register_template(self, name: str, template: Mapping[str, Any]) -> None:
         """Add a template: `memory_format`, and perhaps `header`, `separator`, `footer` and `metadata`.
 
         Raises:
             EngineError: the name is a shipped one, or the template has a missing field or an unknown variable.
         """
-        with typed_errors():
-            if name in TEMPLATES:
-                raise ParameterError(f"{name!r} is a shipped template; choose another name")
-            build("format", "template", {"template": template})
-            self._templates[name] = dict(template)
+        if name in TEMPLATES:
+            raise ParameterError(f"{name!r} is a shipped template; choose another name")
+        build("format", "template", {"template": template})
+        self._templates[name] = dict(template)
 
+    @typed_errors()
     def register_ranker(self, name: str, ranker: Ranker) -> None:
         """Add a ranker of search results, which have `memory` and `score` (similarity or None); see `Ranker`.
 
         Raises:
             EngineError: the name is a shipped one.
         """
-        with typed_errors():
-            if name in SHIPPED or name in RANKERS:
-                raise ParameterError(f"{name!r} is a shipped ranker; choose another name")
+        if name in SHIPPED or name in RANKERS:
+            raise ParameterError(f"{name!r} is a shipped ranker; choose another name")
         self._rankers[name] = ranker
 
+    @typed_errors()
     def embed(self, workspace: str) -> int:
         """Embed the memories of a workspace without a vector; returns their number."""
-        with typed_errors():
-            texts = [chunk for item in self._store.catalog(workspace) for chunk in chunks_of(item)]
-            before = self._resources.stats.embedded
-            self._resources.vectors(texts, kind="item")
-            return self._resources.stats.embedded - before
+        texts = [chunk for item in self._store.catalog(workspace) for chunk in chunks_of(item)]
+        before = self._resources.stats.embedded
+        self._resources.vectors(texts, kind="item")
+        return self._resources.stats.embedded - before
 
     def _search(self, query: _Query, workspace: str, options: SearchOptions) -> list[FoundMemories]:
         outcome = self._run(self._pipeline(options, query), query, workspace, options)

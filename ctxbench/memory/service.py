@@ -697,7 +697,15 @@ class ContextService:
                 batch = Batch.of(catalog, [request])
                 outcome = pipeline.run(batch, self._resources, memo=entry.outputs, live=True, listener=stages)
                 if entry.answer is None or stages.steps:
-                    entry.answer = context = self._rendered(key, outcome, pipeline, template)
+                    entry.answer = context = ServedContext(
+                        id=hashlib.sha256(key.encode()).hexdigest()[:32],
+                        outcome=outcome,
+                        prompt=pipeline.prompts(outcome, self._resources)[0],
+                        template=template,
+                        cites=self._cites,
+                        resources=self._resources,
+                        kept=False,
+                    )
                 else:
                     context = replace(entry.answer, kept=True)
             tokens = context.tokens
@@ -725,17 +733,6 @@ class ContextService:
                 with suppress(UserError):  # the run of the user reports it
                     self._pipeline.run(Batch.of(public, [request]), self._resources, live=True)
                 self._indexed = public
-
-    def _rendered(self, key: str, outcome: Outcome, pipeline: Pipeline, template: str) -> ServedContext:
-        return ServedContext(
-            id=hashlib.sha256(key.encode()).hexdigest()[:32],
-            outcome=outcome,
-            prompt=pipeline.prompts(outcome, self._resources)[0],
-            template=template,
-            cites=self._cites,
-            resources=self._resources,
-            kept=False,
-        )
 
     def _request(
         self, message: str, thread: str | None, user: str | None, time: str, pipeline: str = ""

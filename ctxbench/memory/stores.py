@@ -17,7 +17,7 @@ import numpy as np
 
 from ctxbench.datasets.dataset import Dataset, split_of
 from ctxbench.datasets.layout import NOT_SUFFICIENT, Exposure
-from ctxbench.datasets.queries import DatasetQuery, Label
+from ctxbench.datasets.queries import DatasetQuery, Label, group_pairs
 from ctxbench.io.cache import ProcessLock
 from ctxbench.io.errors import Message, ParameterError, merge_equal_faults, raise_faults
 from ctxbench.io.rows import in_utc
@@ -346,11 +346,8 @@ def feedback_dataset(store: MemoryStore, workspace: str, *, name: str) -> tuple[
     Raises:
         ParameterError: there is no feedback with a context, or no such workspace.
     """
-    by_context: dict[str, list[Event]] = {}
     events = [event for event in store.events(workspace) if event.kind in ("feedback", SUFFICIENT)]
-    for event in events:
-        if served := event.metadata.get(ASKED):
-            by_context.setdefault(served["context"], []).append(event)
+    by_context = group_pairs((event.metadata[ASKED]["context"], event) for event in events if event.metadata.get(ASKED))
     if not by_context:
         feedback = f"{len(events)} judgements without a context" if events else "no feedback"
         raise ParameterError(f"workspace {workspace!r} has {feedback}; labels need feedback with a `contextId`")

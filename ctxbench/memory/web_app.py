@@ -411,11 +411,9 @@ class SelectService(Protocol):
 
     def select(self, body: Mapping[str, Any], user: str | None) -> str:
         """The answer to a request without faults (`SelectBody`), as JSON."""
-        ...
 
     def health(self) -> dict[str, Any]:
         """What it answers from, and the fault of changed files that could not be read."""
-        ...
 
 
 def web_app(service: ContextService | SelectService, access: Access) -> Starlette:

@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import inspect
 import json
+import math
 import os
 import queue
 import sys
@@ -65,7 +66,8 @@ class Strategy:
 
     Attributes:
         rule_words: the words of its exclusion rules, by code, with `{name}` for a value of the rule.
-        limits: the range of parameters, ends included. A strategy with a `__post_init__` of its own checks them there.
+        limits: the range of parameters, ends included; None is in any. A `__post_init__` of a strategy's own checks
+            them there, or calls this one.
         version: raised when the same parameters give other answers than before, so that no stored output is reused.
         ranks: whether a retriever ranks its items.
         searches: whether a retriever looks for items at all.
@@ -109,7 +111,8 @@ class Strategy:
 
     def __post_init__(self) -> None:
         for name, (low, high) in self.limits.items():
-            check_range(name, getattr(self, name), low, high)
+            if getattr(self, name) is not None:
+                check_range(name, getattr(self, name), low, high)
 
     def __init_subclass__(cls) -> None:
         """Reject a parameter without a default that has the name of an attribute of `Strategy`.
@@ -285,6 +288,7 @@ class FirstN(Strategy):
     """A retriever that finds the first `n` items, one of its parameters."""
 
     n: int
+    limits: ClassVar[Mapping[str, tuple[float, float]]] = {"n": (0, math.inf)}
 
     @property
     def depth(self) -> int:

@@ -440,9 +440,7 @@ class _Crates:
         declared = [at(manifest, "lib", "path"), at(manifest, "package", "build")]
         for kind in ("bin", "example", "test", "bench"):
             declared += [at(entry, "path") for entry in manifest.get(kind) or () if isinstance(entry, dict)]
-        for file in texts(declared):
-            if self._tree.first(joined(folder, file)):
-                yield joined(folder, file) or ""
+        yield from (joined(folder, file) or "" for file in texts(declared) if self._tree.first(joined(folder, file)))
         start = f"{folder}/" if folder else ""
         yield from (
             file

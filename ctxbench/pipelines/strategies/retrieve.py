@@ -211,9 +211,10 @@ class Dense(Strategy):
     bodies: bool = later(False)
     embedder: str | Mapping[str, Any] = later("")
     independent: ClassVar[bool] = True
+    limits: ClassVar[Mapping[str, tuple[float, float]]] = {"depth": (1, math.inf), "top": (1, math.inf)}
 
     def __post_init__(self) -> None:
-        check_range("depth", self.depth, 1)
+        super().__post_init__()
         takes_top = "top" in (self.over_queries, self.over_chunks)
         if takes_top and self.top is None:
             raise ParameterError(
@@ -221,8 +222,6 @@ class Dense(Strategy):
             )
         if self.top is not None and not takes_top:
             raise ParameterError("top is given, but neither over_queries nor over_chunks is top; leave it out")
-        if self.top is not None and self.top < 1:
-            raise ParameterError(f"top must be 1 or more, got {self.top}")
         chunking = self.chunking  # made now, so that a wrong rule is an error now, as is a wrong option
         embedder_text(self.embedder)
         if self.original and (chunking != DOCUMENTS or not self.pooling.by_best_pair or self.embedder):
@@ -398,15 +397,13 @@ class Servers(Strategy):
     depth: int = DEPTH
     independent: ClassVar[bool] = True
     uses: ClassVar[tuple[str, ...]] = ("embedder",)
+    limits: ClassVar[Mapping[str, tuple[float, float]]] = dict.fromkeys(("servers", "depth", "top"), (1, math.inf))
 
     def __post_init__(self) -> None:
-        for name in ("servers", "depth"):
-            check_range(name, getattr(self, name), 1)
+        super().__post_init__()
         check_choice("pool", self.pool, ("max", "mean", "top"))
         if (self.pool == "top") != (self.top is not None):
             raise ParameterError("top, how many of the best tools the mean is of, belongs to pool: top, and only there")
-        if self.top is not None and self.top < 1:
-            raise ParameterError(f"top must be 1 or more, got {self.top}")
 
     def __call__(self, query: Query, resources: Resources) -> Candidates:
         """Find the nearest items of every request among those of its best servers."""
@@ -643,13 +640,12 @@ class Fuzzy(Strategy):
     near: float = 0.8
     fields: tuple[str, ...] = ("name",)
     depth: int = DEPTH
+    limits: ClassVar[Mapping[str, tuple[float, float]]] = {"threshold": (0, 1), "near": (0, 1), "depth": (1, math.inf)}
 
     def __post_init__(self) -> None:
-        for name in ("threshold", "near"):
-            check_range(name, getattr(self, name), 0, 1)
+        super().__post_init__()
         if not self.fields or not set(self.fields) <= set(FUZZY_FIELDS):
             raise ParameterError(f"fields must be some of {', '.join(FUZZY_FIELDS)}, got {list(self.fields)}")
-        check_range("depth", self.depth, 1)
 
     def __call__(self, query: Query, resources: Resources) -> Candidates:
         """Compare the words of every request with those of the items."""
@@ -710,7 +706,6 @@ class ConversationMessages(FirstN):
     """
 
     n: int = 20
-    limits: ClassVar[Mapping[str, tuple[float, float]]] = {"n": (0, math.inf)}
 
     def __call__(self, query: Query, resources: Resources) -> Candidates:
         """Find the messages of every request's conversation."""
@@ -742,7 +737,7 @@ class RecentFiles(FirstN):
     types: tuple[str, ...] = ("file",)
 
     def __post_init__(self) -> None:
-        check_range("n", self.n, 0)
+        super().__post_init__()
         for name in self.types:
             check_choice("each of types", name, ITEM_TYPES)
 
