@@ -414,7 +414,8 @@ def _grades(rows: Sequence[Row], grades: Grades | None, faults: list[Fault]) -> 
     Raises:
         ParameterError: `grades` does not map numbers to grades.
     """
-    numbers = [_number(row) for row in rows]
+    scored = any(_SCORE in row.data for row in rows)
+    numbers = [_number(row, scored) for row in rows]
     positive = sorted({number for number in numbers if number is not None and number > 0})
     grade_of: dict[float, int] = {1: 1, 2: 2}
     if grades is not None:
@@ -422,7 +423,7 @@ def _grades(rows: Sequence[Row], grades: Grades | None, faults: list[Fault]) -> 
             grade_of = {float(n): Grade[g.upper()] if isinstance(g, str) else Grade(g) for n, g in grades.items()}
         except (AttributeError, KeyError, TypeError, ValueError):
             raise ParameterError(Message("api.grades-malformed", got=grades)) from None
-    elif len(positive) == 1 and any(_SCORE in row.data for row in rows):
+    elif len(positive) == 1 and scored:
         grade_of = {positive[0]: Grade.REQUIRED}  # binary judgments, as imports of files read them
     if unknown := [number for number in positive if number not in grade_of]:
         example = ", ".join(f'{n:g}: "{"required" if n == positive[-1] else "helpful"}"' for n in positive[:10])
@@ -431,11 +432,11 @@ def _grades(rows: Sequence[Row], grades: Grades | None, faults: list[Fault]) -> 
     return [Grade.REQUIRED if number is None else int(grade_of.get(number, 0)) for number in numbers]
 
 
-def _number(row: Row) -> float | None:
-    """The number that a label has; None if it has none, or something else, which is a fault."""
+def _number(row: Row, scored: bool) -> float | None:
+    """The number that a label has; None if it has none, a fault where labels have scores, or something else, a fault."""
     value = row.data.get(_SCORE, row.data.get("grade"))
     try:
-        number = math.nan if value is None else float(value)
+        number = float(value) if value is not None else math.inf if scored else math.nan
     except (TypeError, ValueError):
         number = math.inf
     if math.isinf(number):

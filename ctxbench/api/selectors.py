@@ -301,8 +301,8 @@ def rerank(function: Scorer, *, top: int = 0, name: str = "") -> Step:
     """A step that orders candidates by the scores of a function, such as a cross-encoder.
 
     The function is called once per request that has candidates, with what the steps before offer. With `out`, answers
-    are kept as long as the file of the function, and modules beside it, stay as they are. Those of a lambda, a method
-    or a function of a notebook are never used again.
+    are kept as long as the file of the function, and modules beside it, stay as they are: a global variable that has
+    changed is not noticed. Those of a lambda, a method or a function of a notebook are never used again.
 
     Args:
         function: from the text of the request and the texts of the candidates, a tuple, best first, to one finite

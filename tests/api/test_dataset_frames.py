@@ -387,3 +387,11 @@ def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(UserError, match="pip install"):
         ctxbench.catalog(tmp_path / "items.parquet")
+
+
+def test_a_missing_score_among_scores_is_a_fault():
+    items, queries = [{"name": "mail"}, {"name": "map"}], [{"query": "q", "text": "mail"}]
+    labels = pd.DataFrame({"query": ["q", "q"], "item": ["mail", "map"], "score": [1.0, float("nan")]})
+    with pytest.raises(InputError, match="row 1"):
+        ctxbench.dataset(items, queries, labels)
+    assert len(ctxbench.dataset(items, queries, labels.dropna()).labels) == 1
