@@ -433,7 +433,7 @@ def _grades(rows: Sequence[Row], grades: Grades | None, faults: list[Fault]) -> 
 
 
 def _number(row: Row, scored: bool) -> float | None:
-    """The number that a label has; None if it has none, a fault where labels have scores, or something else, a fault."""
+    """The number of a label, None if it has none. A missing number among scores, or a text, is a fault."""
     value = row.data.get(_SCORE, row.data.get("grade"))
     try:
         number = float(value) if value is not None else math.inf if scored else math.nan
