@@ -53,10 +53,10 @@ HOW = {
     "ctxbench check gate.yaml": AS_WRITTEN,
     "ctxbench check RUN_A RUN_B": "check runs/presets-part runs/presets-part",
     "ctxbench report --history gate.yaml": AS_WRITTEN,  # over a commit of the baseline, see `commit`
+    "ctxbench data from-git REPO": "data from-git nowhere",
     "ctxbench data export DATASET --format trec --out FOLDER --run runs/mine": (
         "data export bfcl-simple --format trec --out trec --run runs/presets-part"
     ),
-    "ctxbench data from-git REPO": "data from-git nowhere",
     'pip install -e ".[notebooks]"': PINNED,
     "make notebooks": DRY,
     "ctxbench run EXPERIMENT.yaml": "run experiments/presets.yaml --limit 3 --only bm25 --out runs/small",
