@@ -468,8 +468,7 @@ class _WebApp(ABC):
             raise _Problem(429, f"{_WAITING} of your requests are open; try again later", {"Retry-After": "1"})
         self._requests[user] += 1
         try:
-            turn = self._turns.setdefault(user, asyncio.Semaphore(_AT_ONCE))
-            return await self._within(call, turn)
+            return await self._within(call, self._turns.setdefault(user, asyncio.Semaphore(_AT_ONCE)))
         finally:
             self._requests[user] -= 1
 
@@ -641,8 +640,7 @@ async def _problem_response(_: Request, error: Exception) -> Response:
             status, headers = error.status_code, error.headers
             detail = error.detail if isinstance(error, _Problem) else Message("memory.no-such-address")
         case ParameterError():
-            special = {NotSeenError: 404, ConflictError: 409}
-            status, detail = special.get(type(error), 422), str(error)
+            status, detail = {NotSeenError: 404, ConflictError: 409}.get(type(error), 422), str(error)
         case _:
             status, detail = 500, Message("memory.server-failed")
             if isinstance(error, UserError):  # other errors are logged by the server

@@ -127,9 +127,7 @@ def well_formed(text: str) -> str:
 
     Text that was cut by UTF-16 units can end in half a character; no tokeniser takes that.
     """
-    if text.isascii():
-        return text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 _WORD = re.compile(r"\w+")
@@ -284,8 +282,7 @@ class Vectors:
             StorageError: the store cannot be read, or has no room.
         """
         distinct = list(dict.fromkeys(texts))
-        stored_texts = self.identity.stored_texts(distinct, kind)
-        is_stored, vectors = self._look_up(stored_texts)
+        is_stored, vectors = self._look_up(self.identity.stored_texts(distinct, kind))
         missing = np.flatnonzero(~is_stored)
         self.stats += VectorStats(loaded=len(distinct) - len(missing))
         if len(missing):
