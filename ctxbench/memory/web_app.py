@@ -324,11 +324,6 @@ def _responses(media: str, content: Mapping[str, Any], statuses: Sequence[int]) 
     return {"200": {"description": "Done.", "content": {media: content}}, **responses}
 
 
-def select_faults(body: Any) -> Iterator[str]:
-    """The faults of a request to a selector."""
-    yield from (fault.message for fault in validate(SelectBody, body, Source())[1])
-
-
 def faults_in(body: Any, schema: Mapping[str, Any]) -> Iterator[str]:
     """The faults of a body, for the keywords of JSON Schema used above."""
     if not isinstance(body, dict):
@@ -623,7 +618,9 @@ class _SelectApp(_WebApp):
 
     async def _select(self, request: Request) -> Response:
         user = self._user(request)
-        body = await self._body(request, select_faults)
+        body = await self._body(
+            request, lambda body: (fault.message for fault in validate(SelectBody, body, Source())[1])
+        )
         answer = await self._in_turn(user, lambda: self._service.select(body, user).encode())
         return Response(answer, media_type="application/json")
 

@@ -119,9 +119,7 @@ class FactCodes:
 
     def open_to(self, text: str | None) -> BoolArray:
         """True for the items that have no such text, or this one."""
-        return (
-            np.ones(len(self.code), dtype=np.bool_) if not self.names else np.equal(self.code, _NONE) | self.are(text)
-        )
+        return np.equal(self.code, _NONE) | self.are(text) if self.names else np.ones(len(self.code), dtype=np.bool_)
 
     def are_any(self, texts: Iterable[str]) -> BoolArray:
         """True for the items with one of these texts."""
