@@ -395,8 +395,7 @@ class AgentFile:
         catalog = (capture := self._captured).catalog
         if (notes := odd_in(capture.parts)) and not note_odd(*notes):
             words = ["data", "capture", "--agent", str(self.path)] if self.mcp else ["init", str(self.path.parent)]
-            command = shlex.join(["ctxbench", *words])
-            summary = Message("catalogs.agent-notes", n=len(notes), command=command)
+            summary = Message("catalogs.agent-notes", n=len(notes), command=shlex.join(["ctxbench", *words]))
             self._warn(notes[0] if len(notes) == 1 else summary)
         if self.include is None:
             return catalog

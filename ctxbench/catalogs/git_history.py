@@ -358,8 +358,7 @@ class GitRepository:
             ParameterError: it names none; says which branches and tags are close.
             StorageError: the repository has no commits yet.
         """
-        odd = not name or name.startswith("-") or not name.isprintable()
-        if not odd:
+        if name and not name.startswith("-") and name.isprintable():
             answer = self._run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
             if not answer.returncode:
                 return answer.stdout.decode().strip()

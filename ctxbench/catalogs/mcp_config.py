@@ -53,8 +53,7 @@ class Variables:
     @property
     def leave_out(self) -> str:
         """How to leave out the server."""
-        skip = shlex.join(["--skip", self.server])
-        return Message("catalogs.skip-server", option=skip)
+        return Message("catalogs.skip-server", option=shlex.join(["--skip", self.server]))
 
     def expand(self, text: str) -> tuple[str, list[str]]:
         """Replace every `${...}`.

@@ -277,9 +277,7 @@ def _hidden(value: Any, redactor: Redactor) -> Any:
         return redactor.text(value)
     if isinstance(value, list | tuple):
         return [_hidden(entry, redactor) for entry in value]
-    if isinstance(value, Mapping):
-        return {name: _hidden(entry, redactor) for name, entry in value.items()}
-    return value
+    return {name: _hidden(entry, redactor) for name, entry in value.items()} if isinstance(value, Mapping) else value
 
 
 CAPTURE = "capture.yaml"

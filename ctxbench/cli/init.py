@@ -271,9 +271,7 @@ def _with_schemas(folder: Path, files: Iterator[tuple[Path, str]]) -> Iterator[t
 
 def _workflow_path(project: Project) -> Path | None:
     """The path of the workflow: GitHub looks only at the root of a repository."""
-    if project.repository is None:
-        return None
-    return project.folder / ("../" * len(Path(project.within).parts) + WORKFLOW)
+    return None if project.repository is None else project.folder / ("../" * len(Path(project.within).parts) + WORKFLOW)
 
 
 def _workflow(project: Project) -> str:

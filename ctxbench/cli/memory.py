@@ -253,8 +253,10 @@ def _table(rows: Sequence[tuple[Sequence[float | None], Mapping[str, Any]]], *fi
     for rank, (values, result) in enumerate(rows, start=1):
         figure_texts = ["-" if value is None else f"{value:.3g}" for value in values]
         lines.append((str(rank), *figure_texts, *_cells(result["memory"])))
-        for related in result.get("relationships", ()):
-            lines.append(("", related["relationship"], *[""] * (len(figures) - 1), *_cells(related["memory"])))
+        lines += [
+            ("", related["relationship"], *[""] * (len(figures) - 1), *_cells(related["memory"]))
+            for related in result.get("relationships", ())
+        ]
     if not lines:
         return []
     lines.insert(0, ("rank", *figures, "id", "type", "created", "memory"))

@@ -436,8 +436,7 @@ def run(question: SelectRequest, *, near: int, messages: bool, as_json: bool) ->
     spec = listed_selector(question.selector, question.experiment, options)
     definition, preset, label = resolve_selector(question) if spec is None else (stand_in(spec), None, spec.name)
     catalog = find_catalog(question.catalog)  # a slip in its name may have led to another selector
-    ready = ReadySelector(catalog, definition, preset, label)
-    prepared = prepare_request(question, ready)
+    prepared = prepare_request(question, ReadySelector(catalog, definition, preset, label))
     say(*(f"warning: {warning}" for warning in prepared.warnings), err=True)
     request, pipeline = prepared.request, prepared.pipeline
     counter = open_counter("o200k", cache=cache_dir())

@@ -683,9 +683,8 @@ class _Checker:
         enabled = {key for key, item in items.items() if item.enabled}
         reachable = {key for key in enabled if available is None or key in available or key in session}
         if not any(items[key].include != "manual" or key in session for key in reachable):
-            why = "not available to it" if enabled else "not enabled"
-            if reachable:
-                why = "manual and not in the session"
+            without = "not available to it" if enabled else "not enabled"
+            why = "manual and not in the session" if reachable else without
             names = " or ".join(repr(label.item.id) for label in labels)
             message = Message("datasets.unreachable-item", query=query.id, items=names, why=why, hint=self._next_fix())
             yield Fault(message, *contents.place_label(rows[0]))

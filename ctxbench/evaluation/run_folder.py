@@ -296,9 +296,7 @@ class RunFolder:
 
     def is_foreign(self) -> bool:
         """Whether the folder holds files that are of no run, finished or not."""
-        if self.experiment() is not None or self._has_parts():
-            return False
-        return next(files_in(self.path), None) is not None
+        return self.experiment() is None and not self._has_parts() and next(files_in(self.path), None) is not None
 
     def _has_parts(self) -> bool:
         return any(next(self.path.glob(part), None) for part in ("*/*/part.json", "*/*+partial/key"))

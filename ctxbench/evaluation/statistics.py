@@ -118,8 +118,7 @@ def wilson_bounds(share: npt.ArrayLike, n: npt.ArrayLike, *, level: float = LEVE
     centre = (size * p + z2 / 2.0) / (size + z2)
     half = np.sqrt(z2 * (size * p * (1.0 - p) + z2 / 4.0)) / (size + z2)
     low = np.where((p <= 0.0) | (size <= 0), 0.0, np.clip(centre - half, 0.0, 1.0))
-    high = np.where((p >= 1.0) | (size <= 0), 1.0, np.clip(centre + half, 0.0, 1.0))
-    return low, high
+    return low, np.where((p >= 1.0) | (size <= 0), 1.0, np.clip(centre + half, 0.0, 1.0))
 
 
 def wilson(successes: int, n: int, *, level: float = LEVEL) -> Interval:
@@ -648,8 +647,7 @@ def holm(p_values: npt.ArrayLike) -> FloatArray:
     out = np.full(len(p), np.nan)
     present = np.flatnonzero(~np.isnan(p))
     rising = present[np.argsort(p[present], kind="stable")]
-    times = np.arange(len(rising), 0, -1)
-    out[rising] = np.minimum(np.maximum.accumulate(p[rising] * times), 1.0)
+    out[rising] = np.minimum(np.maximum.accumulate(p[rising] * np.arange(len(rising), 0, -1)), 1.0)
     return out
 
 

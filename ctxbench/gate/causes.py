@@ -472,10 +472,9 @@ class _ChangeExplainer:
         """The cause of a change that needs both the catalog and the cut; it is another cause than either alone."""
         if cause.kind is not CauseKind.PARAMETER:
             second = ", ".join(dict.fromkeys(map(str, self.pair.inputs.cutting)))
-        elif context.item in self.pair.changed_items:
-            second = "the edit of the item"
         else:
-            second = self.finder.rival_cause(context).detail
+            is_edit = context.item in self.pair.changed_items
+            second = "the edit of the item" if is_edit else self.finder.rival_cause(context).detail
         return replace(cause, detail=Message("causes.only-together", first=cause.detail, second=second))
 
     def _largest_part(self, occurs: Mapping[tuple[bool, ...], bool], context: ChangeContext) -> str:

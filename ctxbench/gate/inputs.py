@@ -624,9 +624,8 @@ def can_replay(steps: Sequence[FlatStep] | None) -> bool:
     first = next((index for index, step in enumerate(steps) if step.kind == "expand"), len(steps))
     later_kinds = {step.kind for step in steps[first:]}
     several = any(step.kind == "expand" and step.built.declared("passes") > 1 for step in steps)
-    if "rank" in later_kinds:  # the scores that the cuts before it saw are not stored
-        return False
-    if "pack" in later_kinds and several:  # which pass added an item is not stored, and passes are in order
+    # not stored: the scores that the cuts before a ranking saw, and which pass added an item, and passes are in order
+    if "rank" in later_kinds or ("pack" in later_kinds and several):
         return False
     return all(step.built.declared("replay") for step in steps if not (step.scores or step.kind == "expand"))
 

@@ -574,9 +574,7 @@ def _own_rule(entry: Any) -> SecretRule | str:
         compiled = re.compile(str(pattern), re.MULTILINE)
     except re.error as error:
         return Message("io.redaction-pattern", pattern=pattern, why=error)
-    if compiled.search(""):
-        return Message("io.redaction-pattern-empty", pattern=pattern)
-    return SecretRule(kind, compiled)
+    return Message("io.redaction-pattern-empty", pattern=pattern) if compiled.search("") else SecretRule(kind, compiled)
 
 
 def redactor(path: Path | str | None = None, *, keep: Iterable[str] = (), ordinary: Iterable[str] = ()) -> Redactor:

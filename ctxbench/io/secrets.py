@@ -48,8 +48,7 @@ def _base64(data: bytes) -> Iterator[str]:
     for before in range(3 if len(data) >= _INSIDE else 1):
         text = base64.b64encode(bytes(before) + data).decode("ascii")
         start, last = (8 * before + 5) // 6, 8 * (before + len(data)) // 6  # characters that hold bits of it alone
-        ends = (len(text), len(text.rstrip("=")), *([last] if len(data) >= _INSIDE else []))
-        for end in ends:
+        for end in (len(text), len(text.rstrip("=")), *([last] if len(data) >= _INSIDE else [])):
             yield text[start:end]
             yield text[start:end].replace("+", "-").replace("/", "_")
 
@@ -122,9 +121,7 @@ class Secrets:
             return HIDDEN if any(pattern.fullmatch(str(value)) for pattern in self._tools) else value
         if isinstance(value, list):
             return [self.hide_in(entry) for entry in value]
-        if isinstance(value, dict):
-            return {key: self._hide_field(key, entry) for key, entry in value.items()}
-        return value
+        return {key: self._hide_field(key, entry) for key, entry in value.items()} if isinstance(value, dict) else value
 
     def _hide_field(self, key: str, value: Any) -> Any:
         if key in _FIELDS_OF_NAMES and isinstance(value, str):

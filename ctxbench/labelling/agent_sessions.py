@@ -553,8 +553,7 @@ def _is_typed(line: Mapping[str, Any], message: Mapping[str, Any]) -> bool:
 
 def _typed_text(text: str) -> str | None:
     """What the user typed, without insertions; None if nothing is left of a text."""
-    wrapped = next((inner for _, inner, _, _ in _elements(_WRAPPED, text)), text)
-    plain = _INJECTED.sub("", wrapped).strip()
+    plain = _INJECTED.sub("", next((inner for _, inner, _, _ in _elements(_WRAPPED, text)), text)).strip()
     return None if text.strip() and (not plain or _NOT_TYPED.match(plain)) else plain
 
 

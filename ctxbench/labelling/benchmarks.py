@@ -98,8 +98,7 @@ class LoCoMo(FileImporter, recipe="locomo"):
         for file in self._expected.files:
             source = self.read(file.path)
             text = source.text if source.text.lstrip().startswith("[") else f"[{source.text}]"
-            rows = json_entries(replace(source, text=text), faults, expected="conversations")
-            for row in rows:
+            for row in json_entries(replace(source, text=text), faults, expected="conversations"):
                 conversations.append(_published_form(row, source.path.stem))
                 if with_observations:
                     conversations[-1]["observation"] = _checked_observations(row, conversations[-1])

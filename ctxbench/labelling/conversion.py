@@ -631,8 +631,7 @@ class CollectionReader:
             (server, name) for server, *pair in zip(servers, titles, names, strict=True) for name in {*pair}
         )
         titled = [bool(title) and n_named[server, title] == 1 for server, title in zip(servers, titles, strict=True)]
-        items = map(self._item, rows, names, titles, servers, titled)
-        entries = zip(names, rows, items, strict=True)
+        entries = zip(names, rows, map(self._item, rows, names, titles, servers, titled), strict=True)
         return unique_entries("document", ((name, row, item) for name, row, item in entries if item))
 
     def _location(self, row: Row) -> str:

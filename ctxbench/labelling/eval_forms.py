@@ -196,7 +196,9 @@ def _list_paths(value: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterato
     for name, inner in value.items():
         if isinstance(inner, dict) and len(path) < _DEEPEST:
             yield from _list_paths(inner, (*path, name))
-        elif _holds_records(inner) or (inner == [] and snake(name) in _LISTS):
+        elif any(not {"role", "content"} & set(entry) for entry in _dicts(inner)) or (
+            inner == [] and snake(name) in _LISTS
+        ):
             yield (*path, name)
 
 
@@ -210,10 +212,6 @@ def _asks(record: Any) -> bool:
 
 def _lists_names(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(name, str) for name in value)
-
-
-def _holds_records(value: Any) -> bool:
-    return any(not {"role", "content"} & set(entry) for entry in _dicts(value))
 
 
 def _labels_in(value: Mapping[str, Any]) -> bool:

@@ -293,8 +293,7 @@ def open_items(name: str, open_name: Callable[[str], Catalog] = open_catalog) ->
         return open_name(name)
     except UserError:
         with suppress(UserError):
-            parts = import_files([Path(name)]).parts
-            if items := [item for part in parts for item in part.items]:
+            if items := [item for part in import_files([Path(name)]).parts for item in part.items]:
                 return Catalog(items)
         raise
 

@@ -283,9 +283,7 @@ class Correction:
 
 
 def _values(label: Label | None) -> dict[str, Any] | None:
-    if label is None:
-        return None
-    return {"grade": label.grade, "via": label.via, "alternatives": label.alternatives}
+    return None if label is None else {"grade": label.grade, "via": label.via, "alternatives": label.alternatives}
 
 
 def findings(pool: Pool) -> list[Finding]:

@@ -627,8 +627,7 @@ def make_queue(
     ids = sorted(queries)
     guesses = predictor.guesses(ids)
     rng = np.random.default_rng(seed)
-    weights = _weights(selectors, focus)
-    cells = _split(guesses, weights) if split and ids else [np.arange(len(ids))] * bool(ids)
+    cells = _split(guesses, _weights(selectors, focus)) if split and ids else [np.arange(len(ids))] * bool(ids)
     strata = tuple(_stratum(guesses, cell, tuple(ids[i] for i in rng.permutation(cell))) for cell in cells)
     return Queue(selectors=selectors, seed=seed, strata=strata, focus=tuple(focus))
 

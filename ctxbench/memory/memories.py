@@ -263,8 +263,10 @@ def _check_all(memories: Iterable[Memory], existing: Taken) -> tuple[list[Memory
         faults += [(number, fault) for fault in problems]
     for workspace, numbers in first.items():
         try:
-            for id_ in existing(workspace, list(numbers)):
-                faults.append((numbers[id_], Message("memory.id-exists", workspace=workspace)))
+            faults += [
+                (numbers[id_], Message("memory.id-exists", workspace=workspace))
+                for id_ in existing(workspace, list(numbers))
+            ]
         except ParameterError as error:
             faults.append((min(numbers.values()), str(error)))
     return rows, sorted(faults)

@@ -324,11 +324,6 @@ def _responses(media: str, content: Mapping[str, Any], statuses: Sequence[int]) 
     return {"200": {"description": "Done.", "content": {media: content}}, **responses}
 
 
-def select_faults(body: Any) -> Iterator[str]:
-    """The faults of a request to a selector."""
-    yield from (fault.message for fault in validate(SelectBody, body, Source())[1])
-
-
 def faults_in(body: Any, schema: Mapping[str, Any]) -> Iterator[str]:
     """The faults of a body, for the keywords of JSON Schema used above."""
     if not isinstance(body, dict):
@@ -468,8 +463,7 @@ class _WebApp(ABC):
             raise _Problem(429, f"{_WAITING} of your requests are open; try again later", {"Retry-After": "1"})
         self._requests[user] += 1
         try:
-            turn = self._turns.setdefault(user, asyncio.Semaphore(_AT_ONCE))
-            return await self._within(call, turn)
+            return await self._within(call, self._turns.setdefault(user, asyncio.Semaphore(_AT_ONCE)))
         finally:
             self._requests[user] -= 1
 
@@ -624,7 +618,9 @@ class _SelectApp(_WebApp):
 
     async def _select(self, request: Request) -> Response:
         user = self._user(request)
-        body = await self._body(request, select_faults)
+        body = await self._body(
+            request, lambda body: (fault.message for fault in validate(SelectBody, body, Source())[1])
+        )
         answer = await self._in_turn(user, lambda: self._service.select(body, user).encode())
         return Response(answer, media_type="application/json")
 
@@ -641,8 +637,7 @@ async def _problem_response(_: Request, error: Exception) -> Response:
             status, headers = error.status_code, error.headers
             detail = error.detail if isinstance(error, _Problem) else Message("memory.no-such-address")
         case ParameterError():
-            special = {NotSeenError: 404, ConflictError: 409}
-            status, detail = special.get(type(error), 422), str(error)
+            status, detail = {NotSeenError: 404, ConflictError: 409}.get(type(error), 422), str(error)
         case _:
             status, detail = 500, Message("memory.server-failed")
             if isinstance(error, UserError):  # other errors are logged by the server

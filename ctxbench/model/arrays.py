@@ -119,9 +119,7 @@ class FactCodes:
 
     def open_to(self, text: str | None) -> BoolArray:
         """True for the items that have no such text, or this one."""
-        if not self.names:
-            return np.ones(len(self.code), dtype=np.bool_)
-        return np.equal(self.code, _NONE) | self.are(text)
+        return np.equal(self.code, _NONE) | self.are(text) if self.names else np.ones(len(self.code), dtype=np.bool_)
 
     def are_any(self, texts: Iterable[str]) -> BoolArray:
         """True for the items with one of these texts."""
@@ -389,8 +387,7 @@ class Masks:
             return np.array([np.count_nonzero(row) for row in self], dtype=np.int64)
         totals = np.array([np.count_nonzero(mask) for mask in self.shared], dtype=np.int64)[self.scope]
         owner = owners(self.start)
-        removed = np.bincount(owner[self._of_scope(owner, self.without)], minlength=len(self))
-        return np.subtract(totals, removed)
+        return np.subtract(totals, np.bincount(owner[self._of_scope(owner, self.without)], minlength=len(self)))
 
     def select_requests(self, requests: IntArray) -> Masks:
         """The masks of some requests, shape (n,), in their order, with repeats."""
@@ -630,8 +627,7 @@ def name_stem(name: str) -> str:
     """
     if parent := re.match(r"(.+)(?:\.|::|/)[^./:]+$", name):
         return parent[1].lower()
-    words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[^\W_A-Z]+", name)
-    return " ".join(words[:2]).lower() or name
+    return " ".join(re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[^\W_A-Z]+", name)[:2]).lower() or name
 
 
 def _validate(table: Judgments | OfferedItems | Rankings, table_name: str, *columns: str) -> None:

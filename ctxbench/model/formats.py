@@ -372,8 +372,7 @@ def _expected(kind: str, context: Mapping[str, Any], message: str) -> str:
 
 def field_path(path: YamlPath) -> str:
     """The path of a field in words: `policies.normal.constraints[0].at_least`; empty for the whole file."""
-    parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in path]
-    return "".join(parts).removeprefix(".")
+    return "".join([f"[{part}]" if isinstance(part, int) else f".{part}" for part in path]).removeprefix(".")
 
 
 def _path_in(data: Any, location: Sequence[str | int], *, missing: bool) -> YamlPath:

@@ -433,9 +433,11 @@ class Catalog(Sequence[Item]):
         from ctxbench.model.arrays import Facts  # numpy waits until something is selected
 
         before, self._facts_before = self._facts_before, None
-        if before is None:
-            return Facts.of(self._items, self.find)
-        return before.extended(self._items[len(before) :], self.find)
+        return (
+            Facts.of(self._items, self.find)
+            if before is None
+            else before.extended(self._items[len(before) :], self.find)
+        )
 
     @cached_property
     def ids(self) -> tuple[str, ...]:

@@ -256,8 +256,7 @@ def refine_kind(name: str) -> str:
     if len(kinds) > 1:
         raise ParameterError(f"two strategies are called {name!r}, of kinds {' and '.join(kinds)}; rename one")
     if not kinds:
-        refine_names = [name for kind in REFINE_KINDS for name in names(kind)]
-        raise UnknownNameError("refine strategy", name, refine_names)
+        raise UnknownNameError("refine strategy", name, [name for kind in REFINE_KINDS for name in names(kind)])
     return kinds[0]
 
 

@@ -103,8 +103,7 @@ def _appended(
 def stacked(tables: Sequence[Candidates]) -> Candidates:
     """Concatenate the requests of several tables; rules are joined, columns must be the same."""
     arrays, columns, shared = _appended(tables)
-    lengths = [np.diff(table.start) for table in tables]
-    start = starts(np.concatenate([np.empty(0, dtype=np.int64), *lengths]))
+    start = starts(np.concatenate([np.empty(0, dtype=np.int64), *[np.diff(table.start) for table in tables]]))
     return Candidates(start=start, columns=columns, **{**shared, **arrays})
 
 

@@ -197,8 +197,7 @@ def _resources(embedder: str, tokens: str, *, stored: Path | None = None) -> Loc
     if stored is not None and stored.exists():
         vectors = accepted_vectors(stored.parent)
         store = BaselineStore(vectors, model.identity) if vectors.embedder == model.identity.key else store
-    counter = open_counter(tokens or _DEFAULT["tokens"], cache=cache_dir())
-    return LocalResources(Vectors(model, store), counter)
+    return LocalResources(Vectors(model, store), open_counter(tokens or _DEFAULT["tokens"], cache=cache_dir()))
 
 
 def _close(selectors: tuple[Selector, ...]) -> None:

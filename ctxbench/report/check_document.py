@@ -372,9 +372,8 @@ def _changes(check: SelectorCheck, title: str, changes: list[Change], *, weight:
 
 
 def _causes(check: SelectorCheck, locations: Locations) -> Table:
-    causes = check.causes
-    if tokens_decided(check):  # then tokens are the cost
-        causes = tuple(sorted(causes, key=lambda group: -group.tokens))
+    by_cost = sorted(check.causes, key=lambda group: -group.tokens)
+    causes = tuple(by_cost) if tokens_decided(check) else check.causes  # tokens may be the cost
     return _without_empty_places(
         Table(
             title=f"Causes, most costly first: {len(causes):,}",

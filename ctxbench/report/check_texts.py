@@ -230,8 +230,7 @@ def means(judged: MetricVerdict) -> str:
 
 def sides(judged: MetricVerdict) -> tuple[str, str]:
     """The means of baseline and now, with as many decimals as their difference has, so that they show it."""
-    metric = parse_metric(judged.metric)
-    mean = partial(wording.mean, metric, min_decimals=_decimals(judged))
+    mean = partial(wording.mean, parse_metric(judged.metric), min_decimals=_decimals(judged))
     return mean(judged.base), mean(judged.head)
 
 

@@ -221,8 +221,7 @@ def _console_differences(table: ComparisonTable, plain: bool, width: int) -> Tab
             lines = [wording.NONE]
             if difference is not None:
                 lines = [f"{difference.value}  ({difference.interval})", difference.verdict, difference.queries_needed]
-            parts = [_text(line, plain) for line in lines if line]
-            cells.append(Text("\n" if stacked else "  ").join(parts))
+            cells.append(Text("\n" if stacked else "  ").join([_text(line, plain) for line in lines if line]))
         differences.add_row(*cells)
     return differences
 
@@ -710,8 +709,7 @@ def latency_tables(times: Mapping[str, Quantiles], embedding: Quantiles | None) 
     table.add_column("ms", overflow="fold")
     for heading in ("n", "p50", "p95", "p99"):
         table.add_column(heading, justify="right", no_wrap=True)
-    rows = [*times.items(), *([("embedding a text", embedding)] if embedding else [])]
-    for name, quantiles in rows:
+    for name, quantiles in [*times.items(), *([("embedding a text", embedding)] if embedding else [])]:
         milliseconds = (f"{1000 * value:,.2f}" for value in (quantiles.p50, quantiles.p95, quantiles.p99))
         table.add_row(Text(one_line(name)), f"{quantiles.n:,}", *milliseconds)
     note = "Vectors are stored: a request whose text is new takes longer by the embedding of each of its chunks."

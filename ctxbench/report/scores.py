@@ -338,8 +338,7 @@ def _digest(part: Part, quantity: str) -> str:
 
 def _searched(table: Candidates) -> FloatArray:
     """The score that the search gave each row, shape (n,); NaN where it gave none."""
-    before = table.columns.get(SEARCHED, np.full(len(table), np.nan))
-    return np.where(table.ranked, table.score, before)
+    return np.where(table.ranked, table.score, table.columns.get(SEARCHED, np.full(len(table), np.nan)))
 
 
 def _differ(part: Part) -> bool:

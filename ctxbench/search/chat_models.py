@@ -193,8 +193,7 @@ class ChatModel:
     def _text(self, body: Any) -> str:
         """The text of the first choice; a refusal of the model's own has none."""
         try:
-            message = body["choices"][0]["message"]
-            content = message.get("content")
+            content = body["choices"][0]["message"].get("content")
         except (LookupError, TypeError, AttributeError):
             raise ServerError(
                 f"{self._server.who} returned no message; expected {{choices: [{{message: ...}}]}}, got "

@@ -61,9 +61,7 @@ def js_trim(text: str) -> str:
 
 def utf16_len(text: str) -> int:
     """Return the length of `text` in UTF-16 code units: 2 for a character above U+FFFF, else 1."""
-    if text.isascii():
-        return len(text)
-    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def has_longer_piece(text: str, separator: str, limit: int) -> bool:

@@ -560,8 +560,7 @@ def _facts_by_key(keys: Mapping[str, bytes], contents: Mapping[str, str]) -> dic
         rows.close()
     for key, path in missing.items():
         if by_key[key].left_out:
-            message = Message("search.read-as-text", path=one_line(path), reason=by_key[key].left_out)
-            _log.warning("%s", message)
+            _log.warning("%s", Message("search.read-as-text", path=one_line(path), reason=by_key[key].left_out))
     return by_key
 
 

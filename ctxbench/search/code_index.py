@@ -687,8 +687,7 @@ class CommitHistory:
         weight = np.zeros(len(self.commit), dtype=np.float64)
         weight[self._owner[self.touched == self.location[item]]] = 1.0
         weight[~visible | (self.files > LARGEST)] = 0.0
-        share = self.votes(weight) / (weight.sum() + DOUBT)
-        return np.where(self.location == self.location[item], 0.0, share)
+        return np.where(self.location == self.location[item], 0.0, self.votes(weight) / (weight.sum() + DOUBT))
 
     def fresh(self, batch: Batch, request: int, half_life: float) -> FloatArray:
         """2 ** (-age / half_life) of each commit that a request sees, shape (n_commits,); 0 of others.

@@ -558,8 +558,7 @@ def every_pair(left: IntArray, right: IntArray, left_span: IntArray, right_span:
         (pair, left row, right row), each of shape (number of pairs of rows,), by pair, left row, right row.
     """
     n_right = right_span[right + 1] - right_span[right]
-    count = (left_span[left + 1] - left_span[left]) * n_right
-    start = starts(count)
+    start = starts((left_span[left + 1] - left_span[left]) * n_right)
     pair = owners(start)
     within = np.arange(int(start[-1]), dtype=np.int64) - start[pair]
     width = np.maximum(n_right, 1)[pair]

@@ -127,9 +127,7 @@ def well_formed(text: str) -> str:
 
     Text that was cut by UTF-16 units can end in half a character; no tokeniser takes that.
     """
-    if text.isascii():
-        return text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 _WORD = re.compile(r"\w+")
@@ -147,7 +145,12 @@ class HashingEmbedder:
 
     def __init__(self, dimensions: int = 256) -> None:
         check_range("dimensions", dimensions, 8, 4096)
-        self.identity = EmbedderIdentity("hashing", "1", "ctxbench", "float32", dimensions)
+        self._identity = EmbedderIdentity("hashing", "1", "ctxbench", "float32", dimensions)
+
+    @property
+    def identity(self) -> EmbedderIdentity:
+        """Who made the vectors; a subclass may override it."""
+        return self._identity
 
     def embed(
         self,
@@ -157,12 +160,12 @@ class HashingEmbedder:
         on_done: OnDone | None = None,
     ) -> Float32Array:
         """Embed texts; see `Embedder.embed`. A text without a word has the vector of one fixed feature."""
-        vectors = np.zeros((len(texts), self.identity.dimensions), dtype=np.float32)
+        vectors = np.zeros((len(texts), self._identity.dimensions), dtype=np.float32)
         put_vectors(vectors, enumerate(map(self._embed, texts)), on_done)
         return vectors
 
     def _embed(self, text: str) -> Float32Array:
-        total = np.zeros(self.identity.dimensions, dtype=np.float64)
+        total = np.zeros(self._identity.dimensions, dtype=np.float64)
         for feature, weight in _features(text).items():
             digest = int.from_bytes(hashlib.blake2b(feature.encode(), digest_size=8).digest(), "little")
             total[(digest >> 1) % len(total)] += weight if digest & 1 else -weight
@@ -284,8 +287,7 @@ class Vectors:
             StorageError: the store cannot be read, or has no room.
         """
         distinct = list(dict.fromkeys(texts))
-        stored_texts = self.identity.stored_texts(distinct, kind)
-        is_stored, vectors = self._look_up(stored_texts)
+        is_stored, vectors = self._look_up(self.identity.stored_texts(distinct, kind))
         missing = np.flatnonzero(~is_stored)
         self.stats += VectorStats(loaded=len(distinct) - len(missing))
         if len(missing):

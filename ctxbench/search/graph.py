@@ -182,8 +182,7 @@ def update_graph(old: Graph, catalog: Catalog, matrix: ChunkMatrix | None, *, gr
         return build_graph(catalog, matrix, old.spec, embedder=old.embedder, chunking=old.chunking)
     view = _ChunkView(heads(matrix) if old.spec.heads else matrix, old.spec)
     fresh = view.edges(positions_in(view.held, np.flatnonzero(changed)), limit=None)
-    to_unchanged = fresh.select_rows(~changed[fresh.item])
-    back = view.turned(to_unchanged)
+    back = view.turned(fresh.select_rows(~changed[fresh.item]))
     gone = now_of_old < 0
     lossy = np.unique(np.searchsorted(old.start, np.flatnonzero(gone[old.item]), side="right") - 1)
     dirty = gone.copy()  # old items whose list does not stay as it is
@@ -577,8 +576,7 @@ def make_graph(
             computed.
         grown: the catalog is known to begin with the items of the old graph.
     """
-    index = dense_index(catalog, resources)
-    matrix = index.matrix(np.ones(len(catalog), dtype=np.bool_), resources.vectors)
+    matrix = dense_index(catalog, resources).matrix(np.ones(len(catalog), dtype=np.bool_), resources.vectors)
     embedder = resources.identity("embedder")
     if old is not None and (old.spec, old.embedder, old.chunking) == (spec, embedder, CHUNKING):
         return update_graph(old, catalog, matrix, grown=grown)

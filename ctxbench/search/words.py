@@ -340,8 +340,7 @@ class FuzzyIndex:
         if not len(near) or not len(self._word):
             return scores
         best = (near.astype(np.float64) * (np.array(weights, dtype=np.float64) / 100.0)[:, None]).max(axis=0)
-        lengths = np.diff(self._reading)
-        similar = np.add.reduceat(best[self._word], self._reading[:-1]) / lengths
+        similar = np.add.reduceat(best[self._word], self._reading[:-1]) / np.diff(self._reading)
         has_readings = np.flatnonzero(np.diff(self._item) > 0)
         scores[has_readings] = np.maximum.reduceat(similar, self._item[has_readings])
         return scores

@@ -557,8 +557,7 @@ class ConversationStore:
             InputError: it holds lines that are no exchanges.
         """
         with self._alone():
-            rows = self.numbered()
-            if gone := {line for exchange, line in rows if exchange.conversation == conversation}:
+            if gone := {line for exchange, line in self.numbered() if exchange.conversation == conversation}:
                 lines = self.path.read_bytes()[: self._read].split(b"\n")[:-1]
                 lines += [self._tail] if _is_whole(self._tail) else []
                 remaining = [text for number, text in enumerate(lines, start=1) if number not in gone]

@@ -428,10 +428,8 @@ def parameter_texts(definition: Definition) -> dict[str, str]:
 def _text(parameter: Parameter) -> str:
     if parameter.choices:
         text = f"one of {', '.join(sorted(parameter.choices))}"
-    elif isinstance(parameter.default, bool):
-        text = "true or false"
-    else:
-        text = f"{parameter.low!r} to {parameter.high!r}"  # 1.0 may be divided further, 1 may not
+    else:  # 1.0 may be divided further, 1 may not
+        text = "true or false" if isinstance(parameter.default, bool) else f"{parameter.low!r} to {parameter.high!r}"
     needs = " and ".join(f"{name} is {any_of(values)}" for name, values in parameter.needs.items())
     return f"{text}, where {needs}" if needs else text
 

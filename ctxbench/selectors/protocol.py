@@ -752,6 +752,4 @@ def table(batch: Batch, answers: Mapping[int, Answer]) -> Candidates:
 
 
 def _scores(answer: Answer) -> Sequence[float]:
-    if answer.score is not None:
-        return answer.score
-    return [-float(rank) for rank in range(1, len(answer.item) + 1)]
+    return answer.score if answer.score is not None else [-float(rank) for rank in range(1, len(answer.item) + 1)]

@@ -475,8 +475,7 @@ class _CheapestPairs:
         costs, gains = cost[rows, columns], gain[rows, columns]
         cheap_first = np.lexsort((np.arange(len(rows)), costs, -gains))
         lowest = np.minimum.accumulate(costs[cheap_first])
-        falls = np.append(True, lowest[1:] < lowest[:-1])
-        for index in cheap_first[falls].tolist():
+        for index in cheap_first[np.append(True, lowest[1:] < lowest[:-1])].tolist():
             gained = int(gains[index])
             if costs[index] < self.cost[gained]:
                 self.cost[gained] = costs[index]

@@ -316,9 +316,8 @@ def heat_maps(competitor: Competitor, chosen: Mapping[str, Value]) -> tuple[Mean
     ]
     if not competitor.tunable.is_swept(chosen):
         return ()
-    pairs = list(itertools.combinations(varied, 2))
-    if len(pairs) > MAPS:
-        pairs = list(itertools.pairwise(varied))[:MAPS]
+    all_pairs = list(itertools.combinations(varied, 2))
+    pairs = all_pairs if len(all_pairs) <= MAPS else list(itertools.pairwise(varied))[:MAPS]
     maps = []
     for (y, ys), (x, xs) in pairs:
         rows = [[competitor.by_query({**chosen, x.name: at, y.name: of}) for at in xs] for of in ys]

@@ -483,8 +483,7 @@ def rank_with_pipeline(
             )
         return rank_out_of_fold(head, query_set)
     selector = PipelineSelector("uncut", head, query_set.resources, query_set.memo if memo is None else memo)
-    result = ask(selector, query_set)
-    return FullRanking(*result, shared=count_fit_datasets(head, query_set))
+    return FullRanking(*ask(selector, query_set), shared=count_fit_datasets(head, query_set))
 
 
 def ask(selector: Selector, query_set: QuerySet) -> tuple[Query, Slice]:

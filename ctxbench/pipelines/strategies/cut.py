@@ -427,8 +427,7 @@ class Gap(Strategy):
         upper, lower = scores[:, :-1][valid], scores[:, 1:][valid]
         fallen[:, : valid.shape[1]][valid] = upper - lower
         fallen[:, : self.at_least - 1] = -np.inf
-        has_gap = fallen.max(axis=1) > 0
-        length = np.where(has_gap, fallen.argmax(axis=1) + 1, counts)
+        length = np.where(fallen.max(axis=1) > 0, fallen.argmax(axis=1) + 1, counts)
         return _cut(candidates, length, Rule.of("gap"), at_most=self.at_most)
 
 

@@ -182,8 +182,7 @@ def _fallen_back(text: str, by_model: ContextPlan | str | None) -> tuple[Context
 def _called(name: str, paths: ItemPaths, visible: BoolArray) -> tuple[str, ...]:
     """The visible paths for a name: the path of that name, else those that end with it, sorted."""
     name = name.replace("\\", "/").removeprefix("./").strip("/")
-    ends = paths.ends.get(name.lower(), ())
-    matches = [paths.path.names[index] for index in ends if visible[index]]
+    matches = [paths.path.names[index] for index in paths.ends.get(name.lower(), ()) if visible[index]]
     return (name,) if name in matches else tuple(sorted(matches)[:_MOST_FILES])
 
 

@@ -173,8 +173,7 @@ class Weighted(FittedWeights):
             raise ParameterError(f"weights name {_list(weights)}; the sources are {_list(sources)}")
         if self.lowest and set(self.lowest) - set(sources):
             raise ParameterError(f"lowest names {_list(self.lowest)}; the sources are {_list(sources)}")
-        values = normalised(candidates, self.normalise, lowest=self.lowest)
-        return reranked(candidates, fused(values, weights))
+        return reranked(candidates, fused(normalised(candidates, self.normalise, lowest=self.lowest), weights))
 
     def score_parts(self, candidates: Candidates) -> dict[str, FloatArray]:
         """What each source adds to the mean; nothing where the weights come from a file."""
@@ -188,8 +187,7 @@ class Weighted(FittedWeights):
 def fused(values: Mapping[str, FloatArray], weights: Mapping[str, float]) -> FloatArray:
     """The weighted mean of the sources' values, shape (n,); added in the order of the values, to the same bits."""
     total = math.fsum(weights.values())
-    parts = [weights[name] / total * value for name, value in values.items()]
-    return np.asarray(np.add.reduce(parts, axis=0))
+    return np.asarray(np.add.reduce([weights[name] / total * value for name, value in values.items()], axis=0))
 
 
 def normalised(

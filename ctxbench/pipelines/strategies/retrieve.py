@@ -165,8 +165,7 @@ def _best_pairs(weighted: FloatArray, rows: IntArray, of_item: IntArray, n_items
     query = weighted.argmax(axis=0)
     best = weighted[query, np.arange(len(rows))]
     by_item = np.lexsort((rows, -best, of_item))
-    first = np.searchsorted(of_item[by_item], np.arange(n_items))
-    chosen = by_item[first]
+    chosen = by_item[np.searchsorted(of_item[by_item], np.arange(n_items))]
     return query[chosen].astype(np.int64), rows[chosen]
 
 
@@ -425,8 +424,7 @@ class Servers(Strategy):
         best = best_servers(server[item[first]], hits.score[first], servers=self.servers, pool=self.pool, top=self.top)
         of_item = server[item]
         mask = (of_item < 0) | np.isin(of_item, best)
-        top_hits = Hits(hits.row[mask], hits.query_chunk[mask], hits.score[mask])
-        return top_hits, _firsts(item[mask])[: self.depth]
+        return Hits(hits.row[mask], hits.query_chunk[mask], hits.score[mask]), _firsts(item[mask])[: self.depth]
 
 
 def best_servers(
