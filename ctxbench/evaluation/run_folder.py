@@ -310,7 +310,7 @@ class RunFolder:
             InputError: it is no JSON.
         """
         path = self.path / name
-        if not path.exists() and self._has_parts():
+        if not path.exists() and name == "manifest.json" and self._has_parts():
             raise StorageError(Message("evaluation.run-unfinished", path=self.path))
         if not path.exists():
             raise StorageError(f"{self.path} holds no {name}: expected the folder of a finished run (`ctxbench run`)")
