@@ -140,7 +140,7 @@ NEEDED = {"tool_rules": {"rules": {"create_issue": ["close_issue"]}}}  # what ha
 BEHIND = {"price": "random", "file_kinds": "random"}  # what reads scores of 0 or more stands behind such
 OF_FILES = ("probability", "abstain")  # need a fit; tests/pipelines/test_calibrated.py makes one and runs the suite
 ASKING = ("llm",)  # needs a server; tests/pipelines/test_llm.py starts one and runs the suite
-OF_DATASETS = ("run",)  # ranks the items of one dataset alone, so not those of every mock catalog; tests/api/test_runs.py
+OF_DATASETS = ("run",)  # ranks the items of one dataset, which mock catalogs lack; tests/api/test_runs.py
 ELSEWHERE = (*OF_FILES, *ASKING, *OF_DATASETS)
 
 
