@@ -379,8 +379,8 @@ class Noisy(Vectors):
         super().__init__(HashingEmbedder(), None)
         self._seed = seed
 
-    def get(self, texts):
-        found = super().get(texts)
+    def get(self, texts, *, kind="query"):
+        found = super().get(texts, kind=kind)
         rng = np.random.default_rng([self._seed, len(texts)])
         noise = rng.standard_normal(found.shape)
         noise *= 5e-7 / np.linalg.norm(noise, axis=1, keepdims=True)
