@@ -207,9 +207,9 @@ def open(folder: str | Path, *, datasets: Data | str | Path | Sequence[Data | st
     raise_first((not isinstance(folder, str | Path), Message("api.run-folder", got=folder)))
     path = Path(folder)
     names = list(RunFolder(path).read("manifest.json")["datasets"])
-    given = {data.name: data.dataset for data in (opened(datasets) if datasets else {}).values()}
-    check_all_known("dataset of the run", given, names)
-    result = datasets_of_run(path, given)
+    by_name = {data.name: data.dataset for data in (opened(datasets) if datasets else {}).values()}
+    check_all_known("dataset of the run", by_name, names)
+    result = datasets_of_run(path, by_name)
     raise_first((result.faults, Message("api.run-datasets", reasons=result.faults, path=str(path))))
     return Results(path, {name: dataset.measured() for name, dataset in result.asked.items()}, result.opened)
 
@@ -506,8 +506,8 @@ class Tuned:
         for outcome in self._single_dataset.outcomes:
             if outcome.recommended is not None:
                 entry = self.ready.tunable(outcome.recommended.selector).entry
-                made = Message("api.preset-of-python", policy=outcome.policy.name, selector=entry.name)
-                raise_first((not (entry.selector or entry.external), made))
+                message = Message("api.preset-of-python", policy=outcome.policy.name, selector=entry.name)
+                raise_first((not (entry.selector or entry.external), message))
         if not any(outcome.recommended for outcome in self._single_dataset.outcomes):
             return False
         return write_presets_of(self._single_dataset, self.ready, Path(path))
@@ -545,15 +545,15 @@ class Tuned:
         if chosen is None:
             raise ParameterError(f"policy {outcome.policy.name}: nothing was measured on {dataset.dataset}")
         tunable = self.ready.tunable(chosen.selector)
-        asked = None if tunable.answers is None else tunable.answers.at(tunable.values(chosen.values))
+        external = None if tunable.answers is None else tunable.answers.at(tunable.values(chosen.values))
         return Preset(
             name=outcome.policy.name,
             selector=tunable.source or tunable.name,
             values=chosen.values,
             recommended=outcome.recommended is not None,
             advice=advice(dataset, outcome),
-            definition=None if isinstance(asked, FileSelector) else tunable.definition,
-            asked=asked,
+            definition=None if isinstance(external, FileSelector) else tunable.definition,
+            external=external,
         )
 
     def _repr_html_(self) -> str:
@@ -650,7 +650,7 @@ def tune(
     """
     several = opened(data)
     entries = _entries(selectors, parameters)
-    made = {entry.name: entry for entry in entries if isinstance(entry, Tunable)}
+    tunables = {entry.name: entry for entry in entries if isinstance(entry, Tunable)}
     aims = {"minimise": minimise, "maximise": maximise}
     raise_first((policies is not None and (any(aims.values()) or constraints), Message("api.policies-given")))
     objective = {aim: metric for aim, metric in aims.items() if metric}
@@ -678,7 +678,7 @@ def tune(
             list(several),
             open_one=lambda name, **_: several[name].dataset,
             progress=partial(listener, "embedding texts"),
-            selectors=made,
+            selectors=tunables,
         )
         return Tuned(run_tuning(ready, command="ctxbench.tune(...)", progress=listener), ready)
 
@@ -746,15 +746,15 @@ def _made(name: str, selector: Any, tried: Mapping[str, Any]) -> Tunable:
         swept = {key for key in tunable.swept_thresholds if isinstance(tried.get(key), tuple)}  # in the whole range
         search = {key: listed for key, listed in values.items() if key not in swept}
         return replace(tunable, entry=SelectorEntry(name=definition.name, search=search))
-    asked = selector.asked if isinstance(selector, Preset) else None
-    if isinstance(selector, Preset) and asked is None:
+    external = selector.external if isinstance(selector, Preset) else None
+    if isinstance(selector, Preset) and external is None:
         search = {key: tried_parameter(key, of)[1] for key, of in tried.items()}
         entry = SelectorEntry(name=name or selector.selector, search=search)
         return Tunable(entry=entry, source="", definition=selector.settled[0], start=selector.values)
     name = name or getattr(selector, "name", "") or getattr(selector, "__name__", type(selector).__name__).strip("<>")
-    asked = asked or external_of(name, selector)
-    kind = ("callable",) if isinstance(asked, External) else ()
-    tunable = Tunable.of_external(asked, SelectorEntry(name=name), tried, written=kind)
+    external = external or external_of(name, selector)
+    kind = ("callable",) if isinstance(external, External) else ()
+    tunable = Tunable.of_external(external, SelectorEntry(name=name), tried, written=kind)
     return tunable if not isinstance(selector, Preset) else tunable.cut_as(selector.settled[0], selector.values)
 
 

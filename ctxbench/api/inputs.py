@@ -298,13 +298,15 @@ def dataset(
         parsed_queries += [] if query is None else [query]
     parsed_labels = _labels(labels, item_catalog, faults, grades)
     raise_faults(faults, subject=f"dataset {name}")
-    made = Dataset(
+    labelled = Dataset(
         name=name, version="1", catalog=item_catalog, queries=tuple(parsed_queries), labels=tuple(parsed_labels)
     )
     raise_first((not isinstance(runs or {}, Mapping), Message("api.runs-form", type=type(runs).__name__)))
     for run_name in runs or ():
         raise_first((run_name in (*shipped(), ORACLE), Message("api.run-named-as-selector", name=run_name)))
-    return Data(made, runs={key: external_run(run, name=f"run {key!r}", of=made) for key, run in (runs or {}).items()})
+    return Data(
+        labelled, runs={key: external_run(run, name=f"run {key!r}", of=labelled) for key, run in (runs or {}).items()}
+    )
 
 
 def external_run(run: Any, *, name: str = "run", of: Dataset | None = None) -> ExternalRun:

@@ -467,7 +467,7 @@ class Preset:
         advice: what to do, in one sentence.
         definition: of the selector; of a function or an object, the cut of its ranking; of recorded answers None, as
             only who recorded them can run that.
-        asked: the function, with its values, or the object; None for a pipeline.
+        external: the function, with its values, or the object; None for a pipeline.
     """
 
     name: str
@@ -476,7 +476,7 @@ class Preset:
     recommended: bool
     advice: str
     definition: Definition | None = field(repr=False)
-    asked: Selector | None = field(default=None, repr=False)
+    external: Selector | None = field(default=None, repr=False)
 
     @property
     def settled(self) -> tuple[Definition, dict[str, Value]]:
@@ -499,7 +499,9 @@ class Preset:
         definition, values = self.settled
         built = definition.pipeline(values)
         return (
-            built if self.asked is None else replace(built, retrieve=Step("retrieve", self.selector, Asked(self.asked)))
+            built
+            if self.external is None
+            else replace(built, retrieve=Step("retrieve", self.selector, Asked(self.external)))
         )
 
 
@@ -518,10 +520,10 @@ def selector_spec(name: str, selector: Any) -> SelectorSpec:
     if isinstance(selector, Pipeline | Mapping):
         built = selector if isinstance(selector, Pipeline) else pipeline_of_mapping(selector)
         return pipeline_spec(name, built.mapped(_identified_anew))
-    if isinstance(selector, Preset) and selector.asked is not None:
-        asked, steps = selector.asked, selector.pipeline.refine
+    if isinstance(selector, Preset) and selector.external is not None:
+        external, steps = selector.external, selector.pipeline.refine
         return SelectorSpec(
-            name, lambda resources, _: CutRanking(name, asked, steps, resources), "a preset", external=True
+            name, lambda resources, _: CutRanking(name, external, steps, resources), "a preset", external=True
         )
     if isinstance(selector, Preset):
         return dataclasses.replace(definition_spec(name, *selector.settled), shipped="")  # a tuned preset is the user's

@@ -17,9 +17,16 @@ import ctxbench
 from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.labelling.judgment_files import judged_queries, other_values
 
-METRICS = ("nDCG@10", "R@5", "RR", "P@5", "AP")
-RANX = {"nDCG@10": "ndcg@10", "R@5": "recall@5", "RR": "mrr", "P@5": "precision@5", "AP": "map"}
-GRADED = ("R@5", "RR", "AP")  # as ctxbench judges, items of grade 2 alone count here
+METRICS = ("nDCG@10", "R@5", "RR", "P@5", "AP", "Success@5")
+RANX = {
+    "nDCG@10": "ndcg@10",
+    "R@5": "recall@5",
+    "RR": "mrr",
+    "P@5": "precision@5",
+    "AP": "map",
+    "Success@5": "hit_rate@5",
+}
+GRADED = ("R@5", "RR", "AP", "Success@5")  # as ctxbench judges, items of grade 2 alone count here
 SELECTORS = {
     "bm25": "bm25",
     "spec": "semantic/spec",
@@ -71,7 +78,8 @@ def rows(data: ctxbench.Data, settings: Mapping[str, str], *, judged: str) -> It
                     largest[name] = max(largest[name], abs(value - values.loc[(selector, query), name]))
             row = {"dataset": data.name, "judged": judged or "ctxbench", "selector": selector}
             row |= {"program": program.__name__.removeprefix("by_"), "queries": len(compared)}
-            yield {**row, "left out": len(left_out), **largest}
+            if compared:  # else the program is not installed
+                yield {**row, "left out": len(left_out), **largest}
 
 
 if __name__ == "__main__":

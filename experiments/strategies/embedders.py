@@ -126,7 +126,8 @@ def _speed(name: str, rounds: Sequence[float]) -> dict[str, Any]:
     size = find_weights().model.stat().st_size if name == "minilm" else 0
     size = next((Path(folder, file).stat().st_size for folder in folders), size)
     speed = {"texts_per_second": statistics.median(rounds), "low": min(rounds), "high": max(rounds)}
-    return {"embedder": name, **speed, "dimensions": open_embedder(name).identity.dimensions, "weights_mb": size / 1e6}
+    model = {"dimensions": open_embedder(name).identity.dimensions, "weights_mb": size / 1e6}
+    return {"measured": str(datetime.now(UTC).date()), "embedder": name, **speed, **model}
 
 
 def page(tables: Tables) -> Page:
@@ -185,7 +186,8 @@ def page(tables: Tables) -> Page:
         ),
         made="`make embedders`, from *experiments/embedders.yaml*: one dense search of the whole request, queries of "
         f"both splits, {_sizes(rows)}; nothing was tuned. Measured on "
-        f"{', '.join(sorted(set(rows['measured'])))}. Tests by group (sign flips), Holm-corrected over the "
+        f"{', '.join(sorted(set(rows['measured'])))}, speeds on {', '.join(sorted(set(speed['measured'])))}. "
+        "Tests by group (sign flips), Holm-corrected over the "
         "datasets of an embedder; intervals by query.",
     )
 
