@@ -63,7 +63,7 @@ def by_ranx(qrels: pd.DataFrame, run: pd.DataFrame, *, judged: str) -> Iterator[
 def rows(data: ctxbench.Data, settings: Mapping[str, str], *, judged: str) -> Iterator[dict[str, object]]:
     """The largest differences of every selector on a dataset."""
     results = ctxbench.evaluate(data, SELECTORS, metrics=METRICS, judged=judged, **settings)
-    dataset = results.datasets[data.source]
+    (dataset,) = results.datasets.values()
     differing = {} if judged else other_values(dataset, judged_queries(dataset))
     left_out = {query for queries in differing.values() for query in queries}
     values = results.per_query().set_index(["selector", "query"])
