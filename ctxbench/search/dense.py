@@ -28,7 +28,7 @@ from ctxbench.model.requests import Query
 from ctxbench.model.resources import EMBEDDER, Embed, Resources, index_over
 from ctxbench.search.chunking import DOCUMENTS, ItemChunking
 from ctxbench.search.embedders import ModelError, text_hash
-from ctxbench.search.vector_files import PART, ChunkMatrix, VectorFiles, blocks, parts_of, row_dots
+from ctxbench.search.vector_files import PART, WHOLE, ChunkMatrix, VectorFiles, blocks, parts_of, row_dots
 
 GROUP = 16  # values of which the greatest is looked at first
 _LOWEST = np.finfo(np.float32).min  # any score is higher, but for -inf
@@ -194,7 +194,7 @@ class DenseIndex:
         there first. Vectors in files are not carried on: they are in the store.
         """
         index, embedded = DenseIndex(catalog, chunker=self._chunker, files=self._files), self._embedded
-        if embedded.matrix is not None and embedded.matrix.file is not None:
+        if embedded.matrix is not None and embedded.room is None:
             return index
         added = np.zeros(len(catalog) - len(embedded.is_embedded), dtype=np.bool_)
         index._embedded = embedded._replace(is_embedded=np.append(embedded.is_embedded, added))
@@ -285,7 +285,9 @@ class DenseIndex:
             return None  # nobody may need that item
         if file is None:
             return None
-        return ChunkMatrix(file.vectors, item_of, ordinal_of, np.flatnonzero(firsts(item_of)), file)
+        in_parts = files.vectors != "float32" or file.vectors.nbytes > WHOLE
+        first = np.flatnonzero(firsts(item_of))
+        return ChunkMatrix(file.vectors, item_of, ordinal_of, first, file if in_parts else None)
 
     def _put(self, item: IntArray, ordinal: IntArray, vectors: Float32Array) -> tuple[ChunkMatrix, _Room]:
         """The matrix with further rows, which are in catalog order, and its room."""
@@ -392,8 +394,8 @@ def search(
         EmbeddingError: a query vector holds NaN or infinity.
     """
     require_finite(queries)
-    size = BLOCK // max(len(matrix.item) if depth >= len(matrix.first) else PART, 1)
-    size = max(1, min(size, MASKS // max(eligible.shape[1], 1)))
+    n_rows = len(matrix.item) if depth >= len(matrix.first) else min(len(matrix.item), PART)
+    size = max(1, min(BLOCK // max(n_rows, 1), MASKS // max(eligible.shape[1], 1)))
     for first, last in blocks(start, size):
         n_chunks = np.diff(start[first : last + 1])
         asking = np.flatnonzero(n_chunks) if len(matrix.item) else _NONE
@@ -481,7 +483,7 @@ class _Block:
         limited = self._limited(matrix, masks)
         limit, n_new = np.full(len(masks), _LOWEST), 0
         parts: list[_Pairs] = []
-        for rows, vectors in matrix.parts(max(1, min(PART, BLOCK // len(self.queries)))):
+        for rows, vectors in matrix.parts(max(1, BLOCK // len(self.queries))):
             product = multiply(self.queries, vectors)
             if weight is not None:
                 product *= weight

@@ -1,22 +1,22 @@
 """Vectors of the chunks of a catalog: in memory, or, of a large one, in files that are read part by part.
 
 Files are content-addressed: a folder is named after who made the vectors and a hash of the texts, and holds the exact
-float32 rows, or the same rows in fewer bytes with a bound of their error. A search reads the latter first. Rows of
-float32 are read by position, and so processes share what the system caches of them, and nothing counts as memory of
-one. Folders are sealed: one that is damaged or half-written is made again, from the vector store.
+float32 rows, or the same rows in fewer bytes with a bound of their error. A search reads the latter first. Files are
+read by position into a buffer: processes share what the system caches of them, and little counts as memory of each.
+Folders are sealed: one that is damaged or half-written is made again, from the vector store.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from ctxbench.model.resources import Embed
 
 FOLDER = "matrices-1"  # beside the vector store of the same embedder
 BYTES = 64_000_000  # of float32 vectors, from which they are kept in files
+WHOLE = 256_000_000  # of float32 vectors, up to which their file is mapped and used as if it were in memory
 MOST_FOLDERS = 8  # of one embedder; those that were not used for the longest time are removed
 _ABOUT = "about.json"
 _log = logging.getLogger(__name__)
@@ -66,12 +67,14 @@ class VectorFile:
 
     def take(self, rows: IntArray) -> Float32Array:
         """Some of the exact rows, rising, shape (n_those_rows, n_dimensions), read without mapping them."""
-        out: Float32Array = np.empty((len(rows), self.vectors.shape[1]), dtype="<f4")
-        breaks = [0, *(np.flatnonzero(np.diff(rows) != 1) + 1).tolist(), len(rows)]
-        for first, last in pairwise(breaks):
-            if last > first:
-                self._read(self._exact, int(rows[first]), out[first:last])
-        return out
+        if not hasattr(os, "pread"):  # as on Windows
+            return self.vectors[rows]
+        handle, width = self._exact.fileno(), self.vectors.strides[0]
+        with self._errors_named(self._exact):
+            data = b"".join([os.pread(handle, width, width * row) for row in rows.tolist()])
+            if len(data) < width * len(rows):
+                raise OSError(errno.EIO, "it is too short")
+        return np.frombuffer(data, "<f4").reshape(len(rows), self.vectors.shape[1])
 
     def parts(self, spans: Iterable[slice], *, exact: bool = False) -> Iterator[tuple[slice, Float32Array]]:
         """Parts of the rows as float32, one after the other; each is overwritten by the next.
@@ -96,21 +99,22 @@ class VectorFile:
             yield span, values[:n]
 
     def _read(self, file: Any, first: int, out: npt.NDArray[Any]) -> None:
-        """Fill an array with the rows from `first` on.
-
-        Raises:
-            StorageError: the file is shorter than it was, or the disk fails.
-        """
+        """Fill an array with the rows from `first` on."""
         view = out.data.cast("B")
+        with self._errors_named(file), self._lock:
+            file.seek(first * out.strides[0])
+            while view and (n := file.readinto(view)):
+                view = view[n:]
+            if view:
+                raise OSError(errno.EIO, "it is too short")
+
+    @contextmanager
+    def _errors_named(self, file: Any) -> Iterator[None]:
+        """Turn an `OSError` into a `StorageError` that names the file: it is shorter than it was, or the disk fails."""
         try:
-            with self._lock:
-                file.seek(first * out.strides[0])
-                while view and (n := file.readinto(view)):
-                    view = view[n:]
+            yield
         except OSError as error:
             raise StorageError(Message("search.matrix-unreadable", path=file.name, reason=error.strerror)) from error
-        if view:
-            raise StorageError(Message("search.matrix-unreadable", path=file.name, reason="it is too short"))
 
 
 def widen(half: npt.NDArray[Any], out: Float32Array) -> None:
@@ -233,7 +237,7 @@ def _write(folder: Path, vectors: str, blocks: Iterator[Float32Array]) -> None:
 
 
 _PAIRS_AT_ONCE = 1_024  # of which exact products are made: 3 MB in float64 at 384 dimensions
-PART = 8_192  # rows multiplied at once: with 64 query chunks, a product that fits a processor's cache
+PART = 16_384  # rows of a file in memory at once: 25 MB in float32 at 384 dimensions
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,7 +276,7 @@ class ChunkMatrix:
         """The vectors of whole items, some at a time.
 
         Args:
-            size: how many rows at most, but for an item with more; 0 = all, or of vectors in a file `PART`.
+            size: how many rows at most, but for an item with more; 0 = all. Of vectors in a file at most `PART`.
             exact: not those that may be wrong by `error`.
 
         Yields:
@@ -282,7 +286,10 @@ class ChunkMatrix:
             yield slice(0, len(self.item)), self.vectors
             return
         span = spans(self)
-        rows = (slice(int(span[first]), int(span[last])) for first, last in blocks(span, size or PART))
+        rows = (
+            slice(int(span[first]), int(span[last]))
+            for first, last in blocks(span, size if self.file is None else min(size or PART, PART))
+        )
         if self.file is None:
             yield from ((part, self.vectors[part]) for part in rows)
         else:

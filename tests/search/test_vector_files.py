@@ -15,7 +15,7 @@ from ctxbench.model.items import Catalog, Item
 from ctxbench.model.requests import Batch, Request
 from ctxbench.model.resources import IndexFields
 from ctxbench.pipelines.pipeline import Pipeline
-from ctxbench.search import dense, vector_files
+from ctxbench.search import vector_files
 from ctxbench.search.dense import dense_index, search
 from ctxbench.search.embedders import HashingEmbedder
 from ctxbench.search.resources import local_resources
@@ -71,7 +71,7 @@ class TestSearch:
         eligible = random.random((len(chunks), len(items))) < share
         expected = list(search(queries, start, eligible, matrix, depth=depth, weight=weight))
         folder = tmp_path_factory.mktemp("files")
-        with mock.patch.object(dense, "PART", part):
+        with mock.patch.object(vector_files, "PART", part):
             found = list(search(queries, start, eligible, filed(matrix, folder, vectors), depth=depth, weight=weight))
         assert [hits.row.tolist() for hits in found] == [hits.row.tolist() for hits in expected]
         assert [hits.query_chunk.tolist() for hits in found] == [hits.query_chunk.tolist() for hits in expected]
@@ -149,6 +149,12 @@ def matrix_in(resources, catalog=CATALOG):
     return dense_index(catalog, resources)._embedded.matrix
 
 
+@pytest.fixture(autouse=True)
+def in_parts(monkeypatch):
+    """Files of float32 are read in parts, however small they are."""
+    monkeypatch.setattr(dense, "WHOLE", 0)
+
+
 @pytest.fixture
 def in_memory():
     resources = resources_of(mapped_from=10**9)
@@ -161,9 +167,18 @@ class TestFiles:
     @pytest.mark.parametrize("vectors", FORMATS)
     def test_answers_are_those_from_memory(self, vectors, in_memory):
         resources = resources_of(vectors)
-        with mock.patch.object(dense, "PART", 16):
+        with mock.patch.object(vector_files, "PART", 16):
             assert answers(resources) == in_memory
         assert matrix_in(resources).file is not None
+
+    def test_a_small_file_of_float32_is_used_as_a_whole(self, in_memory, monkeypatch):
+        monkeypatch.setattr(dense, "WHOLE", 10**9)
+        resources = resources_of()
+        assert answers(resources) == in_memory
+        assert isinstance(matrix_in(resources).vectors, np.memmap)
+        assert matrix_in(resources).file is None
+        larger = CATALOG.extended([Item(type="rule", name="more", text="word3 of 3")])
+        assert answers(resources, larger) == answers(resources_of(mapped_from=10**9), larger)
 
     def test_another_process_reads_the_files_and_embeds_nothing(self, in_memory):
         answers(resources_of())
