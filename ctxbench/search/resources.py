@@ -118,6 +118,10 @@ class LocalResources(Resources):
         """How many texts were embedded and how many found in the store, by whatever embedder."""
         return sum((vectors.stats for vectors in self._vectors), VectorStats())
 
+    def has_vectors(self, texts: Sequence[str]) -> bool:
+        """Whether the vectors of all of these texts of items are stored; nothing is embedded."""
+        return self._vectors[0].has(texts, kind="item")
+
     def get(self, name: str) -> Any:
         """The value of a resource, made at the first call; see `Resources.get`."""
         resource = self._resource(name)
