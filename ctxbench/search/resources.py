@@ -12,7 +12,7 @@ from ctxbench.io.errors import ParameterError, UnknownNameError
 from ctxbench.model import registry
 from ctxbench.model.arrays import Float32Array, IntArray
 from ctxbench.model.items import TEXT_FIELDS, Catalog, Item
-from ctxbench.model.resources import EMBEDDER, Resource, Resources, TextKind, kind_of, row_over
+from ctxbench.model.resources import EMBEDDER, IndexFields, Resource, Resources, TextKind, kind_of, row_over
 from ctxbench.search.embedders import Embedder, Vectors, VectorStats, open_embedder, open_vectors
 from ctxbench.search.tokens import FileCounter, TokenCounter
 from ctxbench.search.words import TextIndex
@@ -103,7 +103,8 @@ class LocalResources(Resources):
     `embedder` is the one that it is made with; `embedder:NAME` is the one that `open_embedder` knows by that name.
     """
 
-    def __init__(self, vectors: Vectors, counter: TokenCounter) -> None:
+    def __init__(self, vectors: Vectors, counter: TokenCounter, *, index: IndexFields | None = None) -> None:
+        self.index = index or IndexFields()
         self._vectors = [vectors]
         self._kept: dict[Hashable, Any] = {}
         self._lock = threading.Lock()
@@ -158,7 +159,11 @@ class LocalResources(Resources):
 
 
 def local_resources(
-    embedder: Embedder, counter: TokenCounter, *, progress: Callable[[int, int], None] | None = None
+    embedder: Embedder,
+    counter: TokenCounter,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+    index: IndexFields | None = None,
 ) -> LocalResources:
     """Resources over the vector store of this machine; no model is loaded."""
-    return LocalResources(open_vectors(embedder, progress=progress), counter)
+    return LocalResources(open_vectors(embedder, progress=progress), counter, index=index)
