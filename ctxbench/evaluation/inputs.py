@@ -1,4 +1,4 @@
-"""Open the datasets, embedders and counters of an experiment, with all faults at once."""
+"""Open the datasets, embedders and counters of an experiment, with all faults at once; manifests."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ import numpy as np
 from ctxbench.datasets.dataset import Dataset, select_queries
 from ctxbench.datasets.layout import read_weights
 from ctxbench.datasets.lookup import changed_sources, dataset_folder, dataset_reference, open_dataset
-from ctxbench.evaluation.experiment import Experiment, examine
+from ctxbench.datasets.queries import group_pairs
+from ctxbench.evaluation.experiment import Experiment, examine, versions
 from ctxbench.evaluation.metrics import Metric, parse_metric, parse_metrics
-from ctxbench.evaluation.run_folder import LONGEST_NAME, RunFolder
+from ctxbench.evaluation.run_folder import FORMAT, LONGEST_NAME, RunFolder
 from ctxbench.io.console import nothing_said
 from ctxbench.io.errors import Fault, InputError, Message, ParameterError, UserError, suggest
 from ctxbench.io.files import cache_dir, file_name
@@ -32,7 +33,8 @@ from ctxbench.search.chunking import js_trim
 from ctxbench.search.embedders import Embedder, open_embedder
 from ctxbench.search.resources import LocalResources, local_resources
 from ctxbench.search.tokens import Cl100kCounter, O200kCounter, TokenCounter, open_counter
-from ctxbench.selectors.selector import ExternalRun
+from ctxbench.selectors.definitions import SelectorSpec
+from ctxbench.selectors.selector import ExternalRun, Selector
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -457,3 +459,63 @@ def count_tokens(counter: TokenCounter, items: Sequence[Item]) -> IntArray:
         UserError: the counter has no count for an item.
     """
     return counter.count([item.id for item in items], [item.prompt_text for item in items])
+
+
+def manifest(prepared: Prepared, selectors: Mapping[str, Selector], *, commit: str | None) -> dict[str, Any]:
+    """The manifest: everything that the results depend on, and nothing of the time or the machine."""
+    experiment = prepared.experiment
+    specs = {spec.name: spec for spec in experiment.selectors}
+    return {
+        "format": FORMAT,
+        "experiment": {
+            "name": experiment.name,
+            "about": experiment.about,
+            "compare_to": experiment.compare_to,
+            "split": experiment.split,
+            "sample": experiment.sample,
+            "seed": experiment.seed,
+            "metrics": [str(metric) for metric in prepared.metrics],
+            "metrics_named": experiment.metrics_named,
+            **({"groups": dict(experiment.groups)} if experiment.groups else {}),
+            **({"judged": experiment.judged} if experiment.judged else {}),
+        },
+        "datasets": {
+            name: {
+                "reference": prepared.references[name],
+                "version": dataset.version,
+                "hash": dataset.hash,
+                "queries": len(dataset.measured()),
+                "of": prepared.measured[name],
+                "unlabelled": len(dataset.unlabelled) - len(dataset.only_negatives),
+                "only_negatives": len(dataset.only_negatives),
+                "drawn": prepared.drawn[name],
+                "items": len(dataset.catalog),
+                "scopes": _scopes(dataset),
+            }
+            for name, dataset in prepared.datasets.items()
+        },
+        "selectors": {name: described(specs[name], selector) for name, selector in selectors.items()},
+        "embedder": prepared.embedder.identity.as_dict(),
+        "tokens": prepared.counter.name,
+        "versions": versions(),
+        "git": commit,
+    }
+
+
+def _scopes(dataset: Dataset) -> dict[str, list[int]]:
+    """The positions of the measured queries of each named scope."""
+    queries = dataset.measured().queries
+    pairs = ((query.scope, index) for index, query in enumerate(queries) if query.scope is not None)
+    return dict(sorted(group_pairs(pairs).items()))
+
+
+def described(spec: SelectorSpec, selector: Selector) -> dict[str, Any]:
+    """A selector of an experiment as the manifest has it."""
+    return {
+        "about": spec.about,
+        "values": dict(spec.values),
+        "like": spec.like,
+        "external": spec.external,
+        "shipped": spec.shipped,
+        "description": selector.describe(),
+    }

@@ -17,6 +17,7 @@ from rich.text import Text
 from ctxbench.datasets.queries import group_pairs
 from ctxbench.evaluation.metrics import Metric
 from ctxbench.evaluation.run_folder import DatasetSummary, finite
+from ctxbench.evaluation.runner import Growth
 from ctxbench.evaluation.statistics import Comparison, Estimate, Interval
 from ctxbench.gate.baseline import AcceptedFigures
 from ctxbench.gate.history import FIGURES, GONE, BaselineHistory, PastBaseline
@@ -37,7 +38,7 @@ from ctxbench.report.charts import (
     size,
 )
 from ctxbench.report.pages import TOOLTIP, axes_at, png, svg
-from ctxbench.report.run_text import csv_number, dim_notes, empty_table
+from ctxbench.report.run_text import cost_title, csv_number, dim_notes, empty_table
 from ctxbench.report.scores import ScoreGroup
 from ctxbench.report.wording import printable
 
@@ -484,6 +485,44 @@ def history_picture(
         return png(draw, width=_WIDTH, height=height)
     label = f"{wording.listed([metric.declaration.title for metric in metrics])} over commits"
     return svg(draw, width=_WIDTH, height=height, name="history", label=label).encode()
+
+
+def growth_chart(growth: Mapping[str, Sequence[Growth]], form: str) -> bytes:
+    """Seconds against items, and against queries of a batch, with the fits, as a picture, `png` or `svg`."""
+    panels = [[(name, c) for name, costs in growth.items() for c in costs if c.over == x] for x in ("items", "queries")]
+    names = [f"{name}: {cost_title(cost)} ({cost.fit.exponent:.2f})" for panel in panels for name, cost in panel]
+    high = 320.0 + _ROW * len(names)
+    wide = (_WIDTH - _LEFT - _RIGHT) / 2 - _LEFT / 2
+
+    def draw(figure: Figure) -> None:
+        handles = []
+        for panel, costs in enumerate(panels):
+            n_items = costs[0][1].n_items
+            ax = axes_at(figure, _LEFT + panel * (wide + _LEFT), _TOP, wide, 320.0 - _TOP - _BOTTOM - 10.0)
+            for number, (name, cost) in enumerate(costs):
+                colour = COLOURS[(len(COLOURS) - 1 - number if panel else number) % len(COLOURS)]
+                line = cost.fit.factor * np.power(cost.sizes, cost.fit.exponent)
+                ax.plot(cost.sizes, line, color=colour, linewidth=1.2, dashes=(3, 2), label=f"_{name}")
+                look = {"color": colour, "marker": _SHAPES[number % len(_SHAPES)], "markeredgecolor": paper(ax)}
+                handles += ax.plot(cost.sizes, cost.seconds, **look, markersize=7.0, linestyle="none")
+            ax.set(xscale="log", yscale="log")
+            ax.set_xlabel(f"queries in a batch, over {n_items:,} items" if n_items else "items")
+            ax.set_ylabel("" if panel else "seconds (median)")
+            for axis in (ax.xaxis, ax.yaxis):
+                mark_numbers(axis, log=True)
+        figure.legend(
+            handles,
+            [wording.named(name) for name in names],
+            loc="upper left",
+            bbox_to_anchor=(14.0 / _WIDTH, 1.0 - 320.0 / high),
+            frameon=False,
+            fontsize=11.5,
+        )
+
+    if form == "png":
+        return png(draw, width=_WIDTH, height=high)
+    label = "Seconds against items and queries, on logarithmic axes"
+    return svg(draw, width=_WIDTH, height=high, name="growth", label=label).encode()
 
 
 def _scaled(ax: Axes, commits: Sequence[CommitMark], metric: Metric, values: Sequence[float]) -> None:
