@@ -487,37 +487,38 @@ def history_picture(
     return svg(draw, width=_WIDTH, height=height, name="history", label=label).encode()
 
 
+_GROWTH = 320.0  # pixels of the panels, above the legends
+
+
 def growth_chart(growth: Mapping[str, Sequence[Growth]], form: str) -> bytes:
     """Seconds against items, and against queries of a batch, with the fits, as a picture, `png` or `svg`."""
-    panels = [[(name, c) for name, costs in growth.items() for c in costs if c.over == x] for x in ("items", "queries")]
-    names = [f"{name}: {cost_title(cost)} ({cost.fit.exponent:.2f})" for panel in panels for name, cost in panel]
-    high = 320.0 + _ROW * len(names)
-    wide = (_WIDTH - _LEFT - _RIGHT) / 2 - _LEFT / 2
+    wide, high = (_WIDTH - _RIGHT) / 2 - _LEFT, _GROWTH + 3 * _ROW * len(growth) + 20.0
 
     def draw(figure: Figure) -> None:
-        handles = []
-        for panel, costs in enumerate(panels):
-            n_items = costs[0][1].n_items
-            ax = axes_at(figure, _LEFT + panel * (wide + _LEFT), _TOP, wide, 320.0 - _TOP - _BOTTOM - 10.0)
-            for number, (name, cost) in enumerate(costs):
-                colour = COLOURS[(len(COLOURS) - 1 - number if panel else number) % len(COLOURS)]
-                line = cost.fit.factor * np.power(cost.sizes, cost.fit.exponent)
-                ax.plot(cost.sizes, line, color=colour, linewidth=1.2, dashes=(3, 2), label=f"_{name}")
-                look = {"color": colour, "marker": _SHAPES[number % len(_SHAPES)], "markeredgecolor": paper(ax)}
-                handles += ax.plot(cost.sizes, cost.seconds, **look, markersize=7.0, linestyle="none")
-            ax.set(xscale="log", yscale="log")
-            ax.set_xlabel(f"queries in a batch, over {n_items:,} items" if n_items else "items")
-            ax.set_ylabel("" if panel else "seconds (median)")
+        for panel, over in enumerate(("items", "queries")):
+            ax = axes_at(figure, _LEFT + panel * (wide + _LEFT), _TOP, wide, _GROWTH - _TOP - _BOTTOM - 10.0)
+            for number, (name, costs) in enumerate(growth.items()):
+                for shape, cost in zip(_SHAPES, (cost for cost in costs if cost.over == over), strict=False):
+                    look = {"color": COLOURS[number % len(COLOURS)], "marker": shape, "markeredgecolor": paper(ax)}
+                    title = f"{name}: {cost_title(cost).partition(',')[0]} (exponent {cost.fit.exponent:z.2f})"
+                    ax.plot(
+                        cost.sizes, cost.seconds, **look, markersize=7.0, linestyle="none", label=wording.named(title)
+                    )
+                    ax.plot(
+                        cost.sizes, cost.fit.factor * np.power(cost.sizes, cost.fit.exponent), "--", color=look["color"]
+                    )
+                    ax.set_xlabel(f"queries in a batch, over {cost.n_items:,} items" if panel else "items")
+            ax.set(xscale="log", yscale="log", ylabel="" if panel else "seconds (median)")
             for axis in (ax.xaxis, ax.yaxis):
                 mark_numbers(axis, log=True)
-        figure.legend(
-            handles,
-            [wording.named(name) for name in names],
-            loc="upper left",
-            bbox_to_anchor=(14.0 / _WIDTH, 1.0 - 320.0 / high),
-            frameon=False,
-            fontsize=11.5,
-        )
+            left = (14.0 + panel * (wide + _LEFT)) / _WIDTH
+            figure.legend(
+                *ax.get_legend_handles_labels(),
+                loc="upper left",
+                bbox_to_anchor=(left, 1.0 - _GROWTH / high),
+                frameon=False,
+                fontsize=11.5,
+            )
 
     if form == "png":
         return png(draw, width=_WIDTH, height=high)

@@ -740,7 +740,7 @@ def growth_tables(
         for cost in costs:
             ends = (f"{cost.sizes[end]:,}: {1000 * cost.seconds[end]:,.2f}" for end in (0, -1))
             step = math.log(cost.seconds[-1] / cost.seconds[-2]) / math.log(cost.sizes[-1] / cost.sizes[-2])
-            table.add_row(cost_title(cost), *ends, _exponent(cost), f"{step:.2f}")
+            table.add_row(cost_title(cost), *ends, _exponent(cost), f"{step:z.2f}")
         request = next(cost for cost in costs if cost.cost == "request")
         times = f"{10**request.fit.exponent:,.1f} times as long (exponent {_exponent(request)})"
         yield Text(one_line(f"{name}: one request over 10 times as many items takes {times}"), style="bold")
@@ -762,4 +762,4 @@ def growth_tables(
 
 def _exponent(growth: Growth) -> str:
     interval = growth.fit.interval
-    return f"{growth.fit.exponent:.2f} [{interval.low:.2f}, {interval.high:.2f}]"
+    return f"{growth.fit.exponent:z.2f} [{interval.low:z.2f}, {interval.high:z.2f}]"
