@@ -1,4 +1,4 @@
-"""Open the datasets, embedders and counters of an experiment, with all faults at once."""
+"""Open the datasets, embedders and counters of an experiment, with all faults at once; manifests."""
 
 from __future__ import annotations
 

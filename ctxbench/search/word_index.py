@@ -36,6 +36,7 @@ from ctxbench.model.resources import Resources, index_over
 from ctxbench.search.chunking import searched
 from ctxbench.search.words import WordRule, field_words, name_words, weighted_words
 
+
 def new_numbers() -> defaultdict[str, int]:
     """Numbers of words: each word gets the next one when it is first looked up."""
     return defaultdict(count().__next__)
