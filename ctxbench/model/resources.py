@@ -221,7 +221,7 @@ class Resources(Protocol):
         `embedder` is a function from texts and their `kind` to vectors, `embedder:MODEL` that of another model, or of
         one with options as JSON (`embedder:{"name": MODEL, "prompts": false}`), `tokens` one from
         a catalog to prompt tokens, with a method `texts` for any others (see below), and `chat:MODEL` one from
-        conversations to replies (`ctxbench.search.chat_models`).
+        conversations to replies (`ctxbench.search.resources`).
 
         Raises:
             UnknownNameError: no resource is called so; names the known ones.
