@@ -15,7 +15,7 @@ from ctxbench.model.items import Catalog, Item
 from ctxbench.model.requests import Batch, Request
 from ctxbench.model.resources import IndexFields
 from ctxbench.pipelines.pipeline import Pipeline
-from ctxbench.search import vector_files
+from ctxbench.search import dense, vector_files
 from ctxbench.search.dense import dense_index, search
 from ctxbench.search.embedders import HashingEmbedder
 from ctxbench.search.resources import local_resources
@@ -149,7 +149,7 @@ def matrix_in(resources, catalog=CATALOG):
     return dense_index(catalog, resources)._embedded.matrix
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def in_parts(monkeypatch):
     """Files of float32 are read in parts, however small they are."""
     monkeypatch.setattr(dense, "WHOLE", 0)
@@ -163,6 +163,7 @@ def in_memory():
     return expected
 
 
+@pytest.mark.usefixtures("in_parts")
 class TestFiles:
     @pytest.mark.parametrize("vectors", FORMATS)
     def test_answers_are_those_from_memory(self, vectors, in_memory):
