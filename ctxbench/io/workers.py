@@ -336,6 +336,8 @@ class _DaskPool(Pool):
             yield from super()._outcomes(calls)
         except CancelledError as error:
             raise UserError(Message("io.scheduler-lost", on=self._workers.on, why=_reason(error))) from error
+        except ImportError as error:  # of a worker that came later, and cannot read a unit
+            raise UserError(Message("io.worker-error", host=self._workers.on, why=error)) from error
 
     def _backend(self) -> dict[str, Any]:
         from joblib._dask import DaskDistributedBackend
@@ -475,9 +477,12 @@ def _outcome(
         return index, function(unit)
     except _LackError as error:
         return index, _Lack(error.key)
-    except UserError as error:
-        is_elsewhere = host != terms.host
-        return index, _Failure(UserError(Message("io.worker-error", host=host, why=error)) if is_elsewhere else error)
+    except (UserError, ImportError) as error:
+        if host != terms.host:
+            return index, _Failure(UserError(Message("io.worker-error", host=host, why=error)))
+        if isinstance(error, ImportError):
+            raise
+        return index, _Failure(error)
 
 
 def _compare(host: str, there: Versions, here: Versions) -> None:
