@@ -253,7 +253,7 @@ class DatasetRun:
             unavailable={str(metric): reason for metric, reason in reasons.items()},
             notes=self._notes(name, answers),
             forbidden={
-                self.dataset.catalog.ids[item]: int(forbidden[item]) for item in np.flatnonzero(forbidden).tolist()
+                self.dataset.catalog[item].id: int(forbidden[item]) for item in np.flatnonzero(forbidden).tolist()
             },
         )
 
