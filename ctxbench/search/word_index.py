@@ -23,7 +23,7 @@ from functools import cached_property
 from heapq import nsmallest
 from itertools import chain, compress, count
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -36,13 +36,14 @@ from ctxbench.model.resources import Resources, index_over
 from ctxbench.search.chunking import searched
 from ctxbench.search.words import WordRule, field_words, name_words, weighted_words
 
+SmallInts = npt.NDArray[np.int32]  # a catalog of code has some millions of rows
+FieldInts = npt.NDArray[np.int8]
+Rows: TypeAlias = tuple[npt.NDArray[np.integer[Any]], FieldInts, SmallInts]  # items, fields and counts
+
+
 def new_numbers() -> defaultdict[str, int]:
     """Numbers of words: each word gets the next one when it is first looked up."""
     return defaultdict(count().__next__)
-
-
-SmallInts = npt.NDArray[np.int32]  # a catalog of code has some millions of rows
-FieldInts = npt.NDArray[np.int8]
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,10 +169,10 @@ class TextHolders:
         """The position of each item, shape (n_items,)."""
         return np.arange(len(self.text), dtype=np.int64) if self.item is None else self.item
 
-    def of(self, word: str) -> tuple[IntArray, FieldInts, SmallInts]:
+    def of(self, word: str) -> Rows:
         """Item, field and count of the rows of a word, shape (n_rows,) each, by text; items need not rise."""
         rows = self.texts.of(word)
-        text, field, count = self.texts.item[rows].astype(np.int64), self.texts.field[rows], self.texts.count[rows]
+        text, field, count = self.texts.item[rows], self.texts.field[rows], self.texts.count[rows]
         if self._in_place:
             return text, field, count
         start, items = self._by_text
@@ -215,7 +216,7 @@ class CatalogWords:
 
     parts: tuple[TextHolders, ...]
 
-    def of(self, word: str) -> tuple[IntArray, FieldInts, SmallInts]:
+    def of(self, word: str) -> Rows:
         """Item, field and count of the rows of a word, shape (n_rows,) each: by item, then in the order of fields."""
         rows_by_part = [part.of(word) for part in self.parts]
         item, field, count = (
@@ -462,12 +463,12 @@ class Added:
     """What a word adds to scores.
 
     Attributes:
-        item: the items that hold it, rising, shape (n,).
+        item: the items that hold it, rising, shape (n,); perhaps a view of the index.
         value: what it adds to each, shape (n,), >= 0.
         absent: what it adds to every item, >= 0.
     """
 
-    item: IntArray
+    item: npt.NDArray[np.integer[Any]]
     value: FloatArray
     absent: float = 0.0
 
@@ -503,9 +504,9 @@ class WordIndex(ABC):
         out: FloatArray = np.zeros(self._length.shape[1], dtype=np.float64)
         for word, weight in words.items():
             added = self._added(word, statistics)
-            out[added.item] += weight * added.value
+            np.add.at(out, added.item, added.value if weight == 1.0 else weight * added.value)
             absent += weight * added.absent
-        return np.add(out, absent)
+        return np.add(out, absent, out=out) if absent else out
 
     def shares_word(self, words: Mapping[str, float]) -> BoolArray:
         """Which items hold any of the words, shape (n_items,)."""
@@ -523,8 +524,8 @@ class WordIndex(ABC):
         """The mean length of each field of some items, shape (n_fields,)."""
 
     @abstractmethod
-    def _weighed(self, item: IntArray, field: IntArray, count: IntArray, statistics: Statistics) -> Added:
-        """The score of a word by items and fields and how often it occurs in them, shape (n_rows,), n_rows >= 1."""
+    def _weighed(self, rows: Rows, statistics: Statistics) -> Added:
+        """The score of a word by items and fields and how often it occurs in them, at least one row."""
 
     def _put(self, words: CatalogWords, length: FloatArray) -> Self:
         self._words, self._length = words, length
@@ -542,16 +543,16 @@ class WordIndex(ABC):
 
     def _added(self, word: str, statistics: Statistics) -> Added:
         if (added := statistics.added.get(word)) is None:
-            item, field, count = (part.astype(np.int64) for part in self._words.of(word))
+            item, field, count = self._words.of(word)
             if statistics.counted is not None:
                 is_counted = statistics.counted[item]
                 item, field, count = item[is_counted], field[is_counted], count[is_counted]
-            added = self._weighed(item, field, count, statistics) if len(item) else Added(item, np.zeros(0))
+            added = self._weighed((item, field, count), statistics) if len(item) else Added(item, np.zeros(0))
             statistics.added[word] = added
         return added
 
 
-def by_item(item: IntArray, weight: FloatArray) -> tuple[IntArray, FloatArray]:
+def by_item(item: npt.NDArray[np.integer[Any]], weight: FloatArray) -> tuple[npt.NDArray[np.integer[Any]], FloatArray]:
     """The sums of weights of the same item, in their order.
 
     Args:
@@ -646,7 +647,8 @@ class Bm25Index(WordIndex):
     def _mean_length(self, length: FloatArray) -> FloatArray:
         return np.asarray(length.sum(axis=1) / max(length.shape[1], 1))
 
-    def _weighed(self, item: IntArray, field: IntArray, count: IntArray, statistics: Statistics) -> Added:  # noqa: ARG002
+    def _weighed(self, rows: Rows, statistics: Statistics) -> Added:
+        item, _, count = rows
         k1, b, variant = self._settings[:3]
         share = count / (count + k1 * (1.0 - b + b * self._length[0, item] / statistics.mean_length[0]))
         n, counted = len(item), statistics.n_items
@@ -707,7 +709,8 @@ class Bm25fIndex(WordIndex):
     def _mean_length(self, length: FloatArray) -> FloatArray:
         return np.asarray(length.sum(axis=1) / np.maximum(np.count_nonzero(length, axis=1), 1))
 
-    def _weighed(self, item: IntArray, field: IntArray, count: IntArray, statistics: Statistics) -> Added:
+    def _weighed(self, rows: Rows, statistics: Statistics) -> Added:
+        item, field, count = rows
         item, field = np.repeat(item, count), np.repeat(field, count)  # added one by one, as the sums always were
         b = self._b[field]
         share = self._weights[field] / (1.0 - b + b * self._length[field, item] / statistics.mean_length[field])
