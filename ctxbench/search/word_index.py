@@ -28,7 +28,7 @@ from typing import Any, NamedTuple, Self, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ctxbench.io.cache import read_sealed, write_sealed
+from ctxbench.io.cache import SEAL_BYTES, map_sealed, write_sealed
 from ctxbench.io.files import cache_dir
 from ctxbench.model.arrays import BoolArray, FloatArray, IntArray, firsts, owners, ranges, starts
 from ctxbench.model.items import TEXT_FIELDS, Catalog, Item
@@ -247,9 +247,10 @@ EACH = 100
 """So many characters more a text counts for, as 5,000 paths take as long to split."""
 MOST_FILES = 32
 """So many are kept, those used last; one has 0.2 to 0.6 bytes for each character of its catalog."""
-_FORM = "3"  # goes up with whatever changes the words of an item, of which a test tells, or how they are written
+_FORM = "4"  # goes up with whatever changes the words of an item, of which a test tells, or how they are written
 _NAMES = 8  # smallest digests under which a file is looked for
 _DIGEST = 32  # bytes
+_HEADER = 1_000  # bytes that the line in front of the arrays has at most
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -293,37 +294,33 @@ class KeptWords:
     occurrences: Occurrences
     length: FloatArray
 
-    def packed(self) -> bytes:
-        """The bytes that `unpacked` reads: a line that describes the arrays, and the arrays.
+    def packed(self) -> list[bytes | memoryview]:
+        """The bytes that `unpacked` reads, in parts: a line that describes the arrays, and the arrays.
 
-        Words that no text holds any more are left out, so that they do not gather.
+        Words that no text holds any more are left out, so that they do not gather. In a sealed file every array begins
+        at a multiple of the size of its numbers: those of larger numbers are in front.
         """
         occurrences, rows = self.occurrences, np.diff(self.occurrences.start)
         used = compress(occurrences.word, rows.tolist())
         words = "\n".join(used).encode("utf-8", "surrogatepass")  # no word holds white space
         texts = [np.frombuffer(text, dtype=np.uint8) for text in (b"".join(self.digests), words)]
-        start = starts(rows[rows > 0])
-        arrays: list[npt.NDArray[Any]] = [
-            *texts,
-            start,
-            occurrences.item,
-            occurrences.field,
-            occurrences.count,
-            self.length,
-        ]
+        numbers = [self.length, starts(rows[rows > 0]), occurrences.item, occurrences.count, occurrences.field]
+        arrays: list[npt.NDArray[Any]] = [np.ascontiguousarray(array) for array in (*numbers, *texts)]
         header = json.dumps([(array.dtype.str, array.shape) for array in arrays])
-        return b"".join([header.encode(), b"\n", *(array.tobytes() for array in arrays)])
+        size = SEAL_BYTES + len(header) + 1
+        return [f"{header}{' ' * (-size % 8)}\n".encode(), *(array.data for array in arrays)]
 
     @classmethod
-    def unpacked(cls, data: bytes) -> KeptWords:
+    def unpacked(cls, data: bytes | memoryview) -> KeptWords:
         """What `packed` made these bytes of; arrays stay in them."""
-        at = data.index(b"\n") + 1
+        header, _, _ = bytes(data[:_HEADER]).partition(b"\n")
+        at = len(header) + 1
         arrays: list[npt.NDArray[Any]] = []
-        for dtype, shape in json.loads(data[:at]):
+        for dtype, shape in json.loads(header):
             array = np.frombuffer(data, np.dtype(dtype), math.prod(shape), at).reshape(shape)
             arrays.append(array)
             at += array.nbytes
-        digests, words, start, item, field, count, length = arrays
+        length, start, item, count, field, digests, words = arrays
         text, digest_bytes = words.tobytes().decode("utf-8", "surrogatepass"), digests.tobytes()
         number = {word: row for row, word in enumerate(text.split("\n") if text else ())}
         parts = tuple(
@@ -369,7 +366,7 @@ def read_words(items: Sequence[Item], reader: ItemReader) -> tuple[CatalogWords,
         texts.setdefault(digest, position)
     folder, names = cache_dir() / "words-1", _names(reader.rule, texts)
     path = next((path for name in names if os.path.exists(path := folder / name)), None)  # noqa: PTH110 - never raises
-    data = None if path is None else read_sealed(path)
+    data = None if path is None else map_sealed(path)
     stored = None if data is None else KeptWords.unpacked(data)
     new = {position: digest for digest, position in texts.items() if stored is None or digest not in stored.row_of}
     added = KeptWords(tuple(new.values()), *reader.split([items[position] for position in new]))
@@ -435,7 +432,7 @@ def _names(rule: str, digests: Iterable[bytes]) -> list[str]:
 
 def _keep(path: Path, words: KeptWords) -> None:
     """Write a file, and take out those that were not used for the longest time."""
-    write_sealed(path, words.packed())
+    write_sealed(path, *words.packed())
     with suppress(OSError):  # another process may take them out, too
         for old in sorted(path.parent.iterdir(), key=lambda file: -file.stat().st_mtime)[MOST_FILES:]:
             old.unlink()
