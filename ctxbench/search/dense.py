@@ -770,17 +770,17 @@ def _proposed(left: Float32Array, right: Float32Array, row: IntArray, right_row:
 DEPTH = 100  # items that a retriever finds per request by default
 
 
-def ranked_by(scores: Sequence[FloatArray], masks: Iterable[BoolArray], *, depth: int) -> Candidates:
+def ranked_by(scores: Iterable[FloatArray], masks: Iterable[BoolArray], *, depth: int) -> Candidates:
     """Candidates from a score for every item: the best `depth` of the items in its mask, one chunk each.
 
     Args:
-        scores: by request, shape (n_items,).
+        scores: by request, shape (n_items,); taken one by one, each before its mask.
         masks: by request, shape (n_items,); only these are candidates.
         depth: items kept a request.
     """
-    items, ranks = [], []
+    items, ranks, values = [], [], []
     for score, mask in zip(scores, masks, strict=True):
-        items_allowed = np.flatnonzero(mask)
+        items_allowed = _may_be_best(score, mask, depth)
         if 0 < depth < len(items_allowed):  # the rest need not be put in order
             items_allowed = items_allowed[
                 score[items_allowed]
@@ -789,6 +789,7 @@ def ranked_by(scores: Sequence[FloatArray], masks: Iterable[BoolArray], *, depth
         best = items_allowed[np.lexsort((items_allowed, -score[items_allowed]))][:depth]
         items.append(best)
         ranks.append(np.arange(len(best), dtype=np.int64))
+        values.append(score[best])
     if not items:
         return Candidates.empty(0)
     request = np.repeat(np.arange(len(items), dtype=np.int64), [len(row) for row in items])
@@ -796,7 +797,24 @@ def ranked_by(scores: Sequence[FloatArray], masks: Iterable[BoolArray], *, depth
         len(items),
         request,
         np.concatenate(items),
-        score=np.concatenate([score[row] for score, row in zip(scores, items, strict=True)]),
+        score=np.concatenate(values),
         chunk_rank=np.concatenate(ranks),
         item_chunk=np.zeros(len(request), dtype=np.int64),
     )
+
+
+_GROUPS = 16  # times the depth: so many groups of items have their maximum taken
+
+
+def _may_be_best(score: FloatArray, mask: BoolArray, depth: int) -> IntArray:
+    """The items of a mask, rising, without most of those that have `depth` better ones.
+
+    Of the maxima of groups of items, the one at `depth` is reached by as many items at least.
+    """
+    size = len(score) // (_GROUPS * depth) if depth > 0 else 0  # of a group
+    if size < 2:
+        return np.flatnonzero(mask)
+    masked = np.where(mask, score, -np.inf)
+    maxima = masked[: len(masked) // size * size].reshape(size, -1).max(axis=0)
+    limit = np.partition(maxima, len(maxima) - depth)[len(maxima) - depth]
+    return np.flatnonzero(masked >= limit if limit > -np.inf else mask)

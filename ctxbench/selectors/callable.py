@@ -323,7 +323,8 @@ def one_answer(query: str, result: Any) -> Any:
         return _plain({"query": query, **result})
     if isinstance(result, str | bytes | set | frozenset) or not isinstance(result, Iterable):
         raise NotAnAnswerError(f"the callable returned {quoted(result)}; expected a list of ids, or an answer as dict")
-    return _plain({"query": query, "items": [{"id": row} if isinstance(row, str) else row for row in result]})
+    items = [{"id": _plain(row)} if isinstance(row, str) else _plain(row) for row in result]
+    return {"query": query, "items": items}
 
 
 _PLAIN = (str, int, float, bool, type(None))

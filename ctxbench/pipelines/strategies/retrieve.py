@@ -521,11 +521,10 @@ class Bm25(Strategy):
         """Score every request's chunks, taken together."""
         batch, index = query.batch, self._index(query.batch.catalog, resources)
         words_by_request = [index.words(query.chunks(row), query.weights(row).tolist()) for row in range(len(batch))]
-        scores = _scores(index, words_by_request, query, self.statistics)
-        masks = [
-            row & (score > 0) & index.shares_word(words)
-            for row, score, words in zip(batch.eligible, scores, words_by_request, strict=True)
-        ]
+        scores, compared = itertools.tee(_scores(index, words_by_request, query, self.statistics))
+        masks = (row & (score > 0) for row, score in zip(batch.eligible, compared, strict=True))
+        if self.variant == "bm25+":  # it adds something to every score
+            masks = (mask & index.shares_word(words) for mask, words in zip(masks, words_by_request, strict=True))
         return ranked_by(scores, masks, depth=self.depth)
 
     def _index(self, catalog: Catalog, resources: Resources) -> Bm25Index:
@@ -543,18 +542,19 @@ class Bm25(Strategy):
         for stems, plain in zip(self.word_rule.of_chunks(chunks), plain_rule.of_chunks(chunks), strict=True):
             spelled = {**dict(zip(stems, plain, strict=True)), **spelled}
         one = query.select_requests(np.array([request]))
-        parts = [_scores(index, [{word: weight}], one, self.statistics)[0][items] for word, weight in weights.items()]
+        rows = [next(_scores(index, [{word: weight}], one, self.statistics)) for word, weight in weights.items()]
+        parts = [row[items] for row in rows]
         return [dict(zip([spelled[word] for word in weights], row, strict=True)) for row in np.array(parts).T.tolist()]
 
 
 def _scores(
     index: WordIndex, words_by_request: Sequence[Mapping[str, float]], query: Query, statistics: str
-) -> list[FloatArray]:
-    """The scores of all items for the words of each request, shape (n_items,) each."""
+) -> Iterator[FloatArray]:
+    """The scores of all items for the words of each request, shape (n_items,) each, one request at a time."""
     if statistics == "catalog":
-        return [index.scores(words) for words in words_by_request]
+        return (index.scores(words) for words in words_by_request)
     counted = query.batch.visible.within(query.batch.catalog.facts.searchable)  # masks that requests share stay shared
-    return [index.scores(words, counted=row) for words, row in zip(words_by_request, counted, strict=True)]
+    return (index.scores(words, counted=row) for words, row in zip(words_by_request, counted, strict=True))
 
 
 _WEIGHTS = MappingProxyType({"server": 3.0, "name": 3.0, "description": 1.0, "parameters": 1.0, "text": 0.25})
@@ -608,7 +608,7 @@ class Bm25f(Strategy):
             extend=lambda old: old.extended(batch.catalog),
         )
         words_by_request = [query_words(query.chunks(row), query.weights(row).tolist()) for row in range(len(batch))]
-        masks = [row & index.shares_word(words) for row, words in zip(batch.eligible, words_by_request, strict=True)]
+        masks = (row & index.shares_word(words) for row, words in zip(batch.eligible, words_by_request, strict=True))
         return ranked_by(_scores(index, words_by_request, query, self.statistics), masks, depth=self.depth)
 
 
