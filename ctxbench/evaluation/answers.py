@@ -425,7 +425,7 @@ def _size(block: Slice) -> int:
     return sum(array.nbytes for array in (*arrays, *table.columns.values()))
 
 
-_recent = _Recent(limit=32_000_000)
+_recent = _Recent(limit=100_000_000)
 
 
 def _blocks(path: Path, *, rows: bool = True, selected: Container[int] | None = None) -> Iterator[Slice]:

@@ -239,6 +239,10 @@ class Resources(Protocol):
     def get_or_create(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return the value stored under `key`, creating it at the first call."""
 
+    def vector_files(self, embedder: str) -> Any:  # noqa: ARG002
+        """Where many vectors by a resource `embedder` are kept, a `VectorFiles`; None: in memory, as of a store."""
+        return None
+
     def vectors(self, texts: Sequence[str], *, kind: TextKind = "query") -> Float32Array:
         """Unit vectors of `texts`, all of one kind, by the resource `embedder`, shape (n_texts, n_dimensions)."""
         return cast("Float32Array", self.get(EMBEDDER)(texts, kind=kind))

@@ -8,8 +8,10 @@ in fewer bytes than float32, the margin grows by what these may be wrong by.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import threading
+from array import array
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,24 +27,12 @@ from ctxbench.model.items import Catalog, Item
 from ctxbench.model.requests import Query
 from ctxbench.model.resources import EMBEDDER, Embed, Resources, index_over
 from ctxbench.search.chunking import DOCUMENTS, ItemChunking
-from ctxbench.search.embedders import ModelError
-from ctxbench.search.vector_files import VectorFile
+from ctxbench.search.embedders import ModelError, text_hash
+from ctxbench.search.vector_files import PART, WHOLE, ChunkMatrix, VectorFiles, blocks, parts_of, row_dots
 
 GROUP = 16  # values of which the greatest is looked at first
 _LOWEST = np.finfo(np.float32).min  # any score is higher, but for -inf
 SMALL = 50_000_000  # multiplications below which a second BLAS thread costs more than it gives
-
-
-def parts_of(start: int, stop: int, size: int) -> Iterator[slice]:
-    """A range in slices of at most `size`, >= 1; one empty slice of an empty range."""
-    return (slice(first, min(first + size, stop)) for first in range(start, max(stop, start + 1), size))
-
-
-def row_dots(left: Float32Array | FloatArray, right: Float32Array | FloatArray) -> FloatArray:
-    """Dot products row by row in float64, shape (n,): bit-equal for equal rows, whatever the other rows are."""
-    products: FloatArray = right.astype(np.float64)
-    products *= left  # exact in either type: a product of float32 numbers fits float64
-    return np.asarray(np.add.reduce(products, axis=1))
 
 
 def multiply(left: Float32Array, right: Float32Array) -> Float32Array:
@@ -80,22 +70,10 @@ def _blas() -> Any:
     return ThreadpoolController()
 
 
-def blocks(start: IntArray, per_block: int) -> Iterator[tuple[int, int]]:
-    """Runs of requests that have at most `per_block` query chunks together (or are a single request)."""
-    first, n = 0, len(start) - 1
-    while first < n:
-        last = int(np.searchsorted(start, start[first] + per_block, side="right")) - 1
-        last = min(max(last, first + 1), n)
-        yield first, last
-        first = last
-
-
 T = TypeVar("T")
 FEW = 8  # where at most one chunk in so many may be found, these are copied, which is faster than a product of all
 BLOCK = 4_000_000  # cells of a product held at once: 16 MB
 MASKS = 64_000_000  # bytes of what the requests that are searched together may get
-_PAIRS_AT_ONCE = 1_024  # of which exact products are made: 3 MB in float64 at 384 dimensions
-PART = 8_192  # rows multiplied at once: with 64 query chunks, a product that fits a processor's cache
 
 
 def chunks_of(item: Item) -> tuple[str, ...]:
@@ -116,84 +94,20 @@ def dense_index(
     That of a catalog that extends another carries the other's vectors on. That of `original` is separate: it may lack
     chunks that could not be embedded.
     """
+
+    def make() -> DenseIndex:
+        files = None if original else resources.vector_files(embedder)
+        return DenseIndex(catalog, chunker=chunking, files=files)
+
     index: DenseIndex = index_over(
         catalog,
         resources,
         ("dense", chunking, original, embedder),
         over=chunking.over,
-        make=lambda: DenseIndex(catalog, chunker=chunking),
+        make=make,
         extend=lambda old: old.extended(catalog),
     )
     return index
-
-
-@dataclass(frozen=True, eq=False)
-class ChunkMatrix:
-    """Vectors of the chunks of some items, in catalog order.
-
-    Attributes:
-        vectors: shape (n_chunks, n_dimensions), float32.
-        item: catalog position of each chunk, shape (n_chunks,), rising.
-        ordinal: place of each chunk within its item, shape (n_chunks,).
-        first: row of the first chunk of each item that has any, shape (n_items_held,).
-        file: where the vectors are kept; None: in memory.
-    """
-
-    vectors: Float32Array
-    item: IntArray
-    ordinal: IntArray
-    first: IntArray
-    file: VectorFile | None = None
-
-    @classmethod
-    def of(cls, vectors: Float32Array, item: IntArray, ordinal: IntArray) -> ChunkMatrix:
-        """Take rows that are in catalog order."""
-        return cls(np.ascontiguousarray(vectors, dtype=np.float32), item, ordinal, np.flatnonzero(firsts(item)))
-
-    def select_rows(self, rows: IntArray) -> ChunkMatrix:
-        """Some of the rows, rising, in memory."""
-        return ChunkMatrix.of(self._rows(rows), self.item[rows], self.ordinal[rows])
-
-    @property
-    def error(self) -> float:
-        """How far a row that `parts` gives may be from the exact one, in Euclidean distance."""
-        return 0.0 if self.file is None else self.file.error
-
-    def parts(self, size: int = 0, *, exact: bool = False) -> Iterator[tuple[slice, Float32Array]]:
-        """The vectors of whole items, some at a time.
-
-        Args:
-            size: how many rows at most, but for an item with more; 0 = all, or of vectors in a file `PART`.
-            exact: not those that may be wrong by `error`.
-
-        Yields:
-            Rows of the matrix, and their vectors, which are there until the next are asked for; at least once.
-        """
-        if self.file is None and not 0 < size < len(self.item):
-            yield slice(0, len(self.item)), self.vectors
-            return
-        span = spans(self)
-        rows = (slice(int(span[first]), int(span[last])) for first, last in blocks(span, size or PART))
-        if self.file is None:
-            yield from ((part, self.vectors[part]) for part in rows)
-        else:
-            yield from self.file.parts(rows, exact=exact)
-
-    def dots(self, queries: Float32Array, chunk: IntArray, row: IntArray) -> FloatArray:
-        """Exact dot products of query chunks and rows, shape (n,): see `row_dots`."""
-        parts = parts_of(0, len(row), _PAIRS_AT_ONCE)
-        return np.concatenate([row_dots(queries[chunk[part]], self._rows(row[part])) for part in parts])
-
-    def _rows(self, rows: IntArray) -> Float32Array:
-        """Some of the rows, in any order, with repeats."""
-        if self.file is None:
-            return self.vectors[rows]
-        distinct, index = np.unique(rows, return_inverse=True)
-        return self.file.take(distinct)[index]
-
-    def by_chunk(self, of_items: BoolArray) -> BoolArray:
-        """Values of items, shape (n_items,), repeated for every chunk, shape (n_chunks,)."""
-        return of_items if len(self.first) == len(self.item) == len(of_items) else of_items[self.item]
 
 
 class _Room:
@@ -252,11 +166,23 @@ class DenseIndex:
     """Chunk vectors of one catalog. Nothing is embedded until an item is needed, and each item once.
 
     Threads may share an index: while one embeds, others that need further items wait for it.
+
+    Args:
+        catalog: the items.
+        chunker: the chunks of an item.
+        files: where the vectors are kept if they are many and most items are needed at once; None: in memory.
     """
 
-    def __init__(self, catalog: Catalog, *, chunker: Callable[[Item], Sequence[str]] = chunks_of) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        *,
+        chunker: Callable[[Item], Sequence[str]] = chunks_of,
+        files: VectorFiles | None = None,
+    ) -> None:
         self._catalog = catalog
         self._chunker = chunker
+        self._files = files
         self._embedded = _Embedded(np.zeros(len(catalog), dtype=np.bool_))
         self._made: dict[Hashable, tuple[ChunkMatrix, Any]] = {}
         self._lock = threading.Lock()
@@ -265,9 +191,11 @@ class DenseIndex:
         """The index of a catalog that begins with the items of this one, with all vectors held here.
 
         Both share them: what either needs behind the last is added without a copy, as long as the other has not gone on
-        there first.
+        there first. Vectors in files are not carried on: they are in the store.
         """
-        index, embedded = DenseIndex(catalog, chunker=self._chunker), self._embedded
+        index, embedded = DenseIndex(catalog, chunker=self._chunker, files=self._files), self._embedded
+        if embedded.matrix is not None and embedded.room is None:
+            return index
         added = np.zeros(len(catalog) - len(embedded.is_embedded), dtype=np.bool_)
         index._embedded = embedded._replace(is_embedded=np.append(embedded.is_embedded, added))
         return index
@@ -308,17 +236,58 @@ class DenseIndex:
         """What is embedded once the items at some positions are, too, none of which is yet."""
         is_embedded = self._embedded.is_embedded.copy()
         is_embedded[positions] = True
-        rows = [(int(p), n, text) for p in positions for n, text in enumerate(self._chunker(self._catalog[int(p)]))]
+        chunks = self._chunks(positions.tolist())
+        rows = list(itertools.islice(chunks, self._files.rows(embed) if self._files is not None else 0))
+        if self._files is not None and 2 * len(positions) >= len(is_embedded) and (first := next(chunks, None)):
+            if (matrix := self._in_files(self._files, embed)) is not None:
+                return _Embedded(np.ones_like(is_embedded), matrix)
+            rows.append(first)
+        rows += chunks
         rows_embedded, vectors = _embedded([text for _, _, text in rows], embed, skip_failed)
         if not rows_embedded:
             return self._embedded._replace(is_embedded=is_embedded)
         item = np.array([rows[k][0] for k in rows_embedded], dtype=np.int64)
         ordinal = np.array([rows[k][1] for k in rows_embedded], dtype=np.int64)
+        self._require_finite(vectors, item, ordinal)
+        return _Embedded(is_embedded, *self._put(item, ordinal, vectors))
+
+    def _chunks(self, positions: Iterable[int]) -> Iterator[tuple[int, int, str]]:
+        """Position of the item, place within it, and text of the chunks of some items."""
+        return ((p, n, text) for p in positions for n, text in enumerate(self._chunker(self._catalog[p])))
+
+    def _require_finite(self, vectors: Float32Array, item: IntArray, ordinal: IntArray) -> None:
         broken = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
         if len(broken):
             where = self._catalog[int(item[broken[0]])].id
             raise EmbeddingError(f"the vector of chunk {int(ordinal[broken[0]])} of item {where} holds NaN or infinity")
-        return _Embedded(is_embedded, *self._put(item, ordinal, vectors))
+
+    def _in_files(self, files: VectorFiles, embed: Embed) -> ChunkMatrix | None:
+        """The vectors of all items in files; None where these cannot be had, or an item cannot be embedded."""
+        item, ordinal, key = array("q"), array("q"), hashlib.sha256(files.maker.encode())
+        for position, number, text in self._chunks(range(len(self._catalog))):
+            item.append(position)
+            ordinal.append(number)
+            key.update(text_hash(text))
+        item_of, ordinal_of = np.array(item, dtype=np.int64), np.array(ordinal, dtype=np.int64)
+
+        def vectors() -> Iterator[Float32Array]:
+            texts = (text for *_, text in self._chunks(range(len(self._catalog))))
+            for rows in parts_of(0, len(item), PART):
+                part = embed([*itertools.islice(texts, rows.stop - rows.start)], kind="item")
+                self._require_finite(part, item_of[rows], ordinal_of[rows])
+                yield part
+
+        try:
+            file = files.open(key.hexdigest()[:32], len(item), vectors)
+        except EmbeddingError as error:
+            if isinstance(error, ModelError):
+                raise
+            return None  # nobody may need that item
+        if file is None:
+            return None
+        in_parts = files.vectors != "float32" or file.vectors.nbytes > WHOLE
+        first = np.flatnonzero(firsts(item_of))
+        return ChunkMatrix(file.vectors, item_of, ordinal_of, first, file if in_parts else None)
 
     def _put(self, item: IntArray, ordinal: IntArray, vectors: Float32Array) -> tuple[ChunkMatrix, _Room]:
         """The matrix with further rows, which are in catalog order, and its room."""
@@ -425,8 +394,8 @@ def search(
         EmbeddingError: a query vector holds NaN or infinity.
     """
     require_finite(queries)
-    size = BLOCK // max(len(matrix.item) if depth >= len(matrix.first) else PART, 1)
-    size = max(1, min(size, MASKS // max(eligible.shape[1], 1)))
+    n_rows = len(matrix.item) if depth >= len(matrix.first) else min(len(matrix.item), PART)
+    size = max(1, min(BLOCK // max(n_rows, 1), MASKS // max(eligible.shape[1], 1)))
     for first, last in blocks(start, size):
         n_chunks = np.diff(start[first : last + 1])
         asking = np.flatnonzero(n_chunks) if len(matrix.item) else _NONE
@@ -514,7 +483,7 @@ class _Block:
         limited = self._limited(matrix, masks)
         limit, n_new = np.full(len(masks), _LOWEST), 0
         parts: list[_Pairs] = []
-        for rows, vectors in matrix.parts(max(1, min(PART, BLOCK // len(self.queries)))):
+        for rows, vectors in matrix.parts(max(1, BLOCK // len(self.queries))):
             product = multiply(self.queries, vectors)
             if weight is not None:
                 product *= weight
@@ -677,11 +646,6 @@ class BestPairs:
     score: FloatArray
     left: IntArray
     right: IntArray
-
-
-def spans(matrix: ChunkMatrix) -> IntArray:
-    """CSR starts of the chunks of the items held, shape (n_held + 1,)."""
-    return np.append(matrix.first, len(matrix.item)).astype(np.int64)
 
 
 def heads(matrix: ChunkMatrix) -> ChunkMatrix:

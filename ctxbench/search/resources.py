@@ -26,6 +26,7 @@ from ctxbench.model.items import TEXT_FIELDS, Catalog, Item
 from ctxbench.model.resources import EMBEDDER, IndexFields, Resource, Resources, TextKind, kind_of, row_over
 from ctxbench.search.embedders import Embedder, Vectors, VectorStats, open_embedder, open_vectors, text_hash
 from ctxbench.search.tokens import FileCounter, TokenCounter
+from ctxbench.search.vector_files import BYTES, VectorFiles
 from ctxbench.search.words import TextIndex
 
 T = TypeVar("T")
@@ -42,6 +43,11 @@ class TextVectors:
     def identity(self) -> str:
         """Model, revision, backend, quantisation and prompts."""
         return self._vectors.identity.key
+
+    @property
+    def folder(self) -> Path | None:
+        """Where files of many vectors are kept; see `Vectors.folder`."""
+        return self._vectors.folder
 
     def value(self, texts: Sequence[str], *, kind: TextKind = "query") -> Float32Array:
         """See `Vectors.get`; from several threads one waits for the other."""
@@ -112,10 +118,15 @@ class LocalResources(Resources):
     """Resources of one process: everything is made at first use and kept as long as this object lives.
 
     `embedder` is the one that it is made with; `embedder:NAME` is the one that `open_embedder` knows by that name.
+
+    Attributes:
+        mapped_from: bytes of vectors of one catalog from which they are kept in files; where no `index` is given, and
+            so what is stored may have to be forgotten, all are in memory.
     """
 
     def __init__(self, vectors: Vectors, counter: TokenCounter, *, index: IndexFields | None = None) -> None:
         self.index = index or IndexFields()
+        self.mapped_from = math.inf if index is None else BYTES
         self._vectors = [vectors]
         self._kept: dict[Hashable, Any] = {}
         self._lock = threading.Lock()
@@ -145,6 +156,13 @@ class LocalResources(Resources):
         resource = self._resource(name)
         with registry.of_plugin("resource", kind_of(name), "asked for its identity"):
             return str(resource.identity)
+
+    def vector_files(self, embedder: str) -> VectorFiles | None:
+        """Where many vectors are kept; see `Resources.vector_files`."""
+        resource = self._resource(embedder)
+        if self.mapped_from == math.inf or not isinstance(resource, TextVectors) or resource.folder is None:
+            return None
+        return VectorFiles(resource.folder, resource.identity, self.index.vectors, self.mapped_from)
 
     def get_or_create(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return what was made under `key`, making it at the first call; other threads wait for what one makes."""

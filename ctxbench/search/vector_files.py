@@ -1,21 +1,22 @@
-"""Vectors of large catalogs in files, which are read in parts, so that they never are in memory at once.
+"""Vectors of the chunks of a catalog: in memory, or, of a large one, in files that are read part by part.
 
 Files are content-addressed: a folder is named after who made the vectors and a hash of the texts, and holds the exact
-float32 rows, or the same rows in fewer bytes with a bound of their error. A search reads the latter first. Rows of
-float32 are read by position, and so processes share what the system caches of them, and nothing counts as memory of
-one. Folders are sealed: one that is damaged or half-written is made again, from the vector store.
+float32 rows, or the same rows in fewer bytes with a bound of their error. A search reads the latter first. Files are
+read by position into a buffer: processes share what the system caches of them, and little counts as memory of each.
+Folders are sealed: one that is damaged or half-written is made again, from the vector store.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,12 @@ import numpy.typing as npt
 from ctxbench.io.cache import altered, is_sealed, seal_folder
 from ctxbench.io.errors import Message, StorageError
 from ctxbench.io.files import atomic_folder, exclusive, modified, read_bytes, remove
-from ctxbench.model.arrays import Float32Array, IntArray
+from ctxbench.model.arrays import BoolArray, Float32Array, FloatArray, IntArray, firsts
+from ctxbench.model.resources import Embed
 
 FOLDER = "matrices-1"  # beside the vector store of the same embedder
 BYTES = 64_000_000  # of float32 vectors, from which they are kept in files
+WHOLE = 256_000_000  # of float32 vectors, up to which their file is mapped and used as if it were in memory
 MOST_FOLDERS = 8  # of one embedder; those that were not used for the longest time are removed
 _ABOUT = "about.json"
 _log = logging.getLogger(__name__)
@@ -58,16 +61,20 @@ class VectorFile:
         self._exact, self._compact = (
             (folder / "rows").open("rb", buffering=0) for folder in (exact, compact)
         )  # open as long as this object lives: another process may remove the folders
+        for file in (self._exact, self._compact):
+            weakref.finalize(self, file.close)
         self._lock = threading.Lock()
 
     def take(self, rows: IntArray) -> Float32Array:
         """Some of the exact rows, rising, shape (n_those_rows, n_dimensions), read without mapping them."""
-        out: Float32Array = np.empty((len(rows), self.vectors.shape[1]), dtype="<f4")
-        breaks = [0, *(np.flatnonzero(np.diff(rows) != 1) + 1).tolist(), len(rows)]
-        for first, last in pairwise(breaks):
-            if last > first:
-                self._read(self._exact, int(rows[first]), out[first:last])
-        return out
+        if not hasattr(os, "pread"):  # as on Windows
+            return self.vectors[rows]
+        handle, width = self._exact.fileno(), self.vectors.strides[0]
+        with self._errors_named(self._exact):
+            data = b"".join([os.pread(handle, width, width * row) for row in rows.tolist()])
+            if len(data) < width * len(rows):
+                raise OSError(errno.EIO, "it is too short")
+        return np.frombuffer(data, "<f4").reshape(len(rows), self.vectors.shape[1])
 
     def parts(self, spans: Iterable[slice], *, exact: bool = False) -> Iterator[tuple[slice, Float32Array]]:
         """Parts of the rows as float32, one after the other; each is overwritten by the next.
@@ -92,21 +99,22 @@ class VectorFile:
             yield span, values[:n]
 
     def _read(self, file: Any, first: int, out: npt.NDArray[Any]) -> None:
-        """Fill an array with the rows from `first` on.
-
-        Raises:
-            StorageError: the file is shorter than it was, or the disk fails.
-        """
+        """Fill an array with the rows from `first` on."""
         view = out.data.cast("B")
+        with self._errors_named(file), self._lock:
+            file.seek(first * out.strides[0])
+            while view and (n := file.readinto(view)):
+                view = view[n:]
+            if view:
+                raise OSError(errno.EIO, "it is too short")
+
+    @contextmanager
+    def _errors_named(self, file: Any) -> Iterator[None]:
+        """Turn an `OSError` into a `StorageError` that names the file: it is shorter than it was, or the disk fails."""
         try:
-            with self._lock:
-                file.seek(first * out.strides[0])
-                while view and (n := file.readinto(view)):
-                    view = view[n:]
+            yield
         except OSError as error:
             raise StorageError(Message("search.matrix-unreadable", path=file.name, reason=error.strerror)) from error
-        if view:
-            raise StorageError(Message("search.matrix-unreadable", path=file.name, reason="it is too short"))
 
 
 def widen(half: npt.NDArray[Any], out: Float32Array) -> None:
@@ -137,7 +145,11 @@ class VectorFiles:
     folder: Path
     maker: str
     vectors: str = "float32"
-    least: int = BYTES
+    least: float = BYTES
+
+    def rows(self, embed: Embed) -> int:
+        """How many vectors may be in memory."""
+        return int(self.least // (4 * embed([], kind="item").shape[1]))
 
     def open(self, key: str, n_rows: int, blocks: Callable[[], Iterator[Float32Array]]) -> VectorFile | None:
         """The vectors of some texts, from files that are there, or else made now.
@@ -222,3 +234,106 @@ def _write(folder: Path, vectors: str, blocks: Iterator[Float32Array]) -> None:
             np.save(temporary / "scale.npy", np.concatenate(scales))
             names.append("scale.npy")
         seal_folder(temporary, names)
+
+
+_PAIRS_AT_ONCE = 1_024  # of which exact products are made: 3 MB in float64 at 384 dimensions
+PART = 16_384  # rows of a file in memory at once: 25 MB in float32 at 384 dimensions
+
+
+@dataclass(frozen=True, eq=False)
+class ChunkMatrix:
+    """Vectors of the chunks of some items, in catalog order.
+
+    Attributes:
+        vectors: shape (n_chunks, n_dimensions), float32.
+        item: catalog position of each chunk, shape (n_chunks,), rising.
+        ordinal: place of each chunk within its item, shape (n_chunks,).
+        first: row of the first chunk of each item that has any, shape (n_items_held,).
+        file: where the vectors are kept; None: in memory.
+    """
+
+    vectors: Float32Array
+    item: IntArray
+    ordinal: IntArray
+    first: IntArray
+    file: VectorFile | None = None
+
+    @classmethod
+    def of(cls, vectors: Float32Array, item: IntArray, ordinal: IntArray) -> ChunkMatrix:
+        """Take rows that are in catalog order."""
+        return cls(np.ascontiguousarray(vectors, dtype=np.float32), item, ordinal, np.flatnonzero(firsts(item)))
+
+    def select_rows(self, rows: IntArray) -> ChunkMatrix:
+        """Some of the rows, rising, in memory."""
+        return ChunkMatrix.of(self._rows(rows), self.item[rows], self.ordinal[rows])
+
+    @property
+    def error(self) -> float:
+        """How far a row that `parts` gives may be from the exact one, in Euclidean distance."""
+        return 0.0 if self.file is None else self.file.error
+
+    def parts(self, size: int = 0, *, exact: bool = False) -> Iterator[tuple[slice, Float32Array]]:
+        """The vectors of whole items, some at a time.
+
+        Args:
+            size: how many rows at most, but for an item with more; 0 = all. Of vectors in a file at most `PART`.
+            exact: not those that may be wrong by `error`.
+
+        Yields:
+            Rows of the matrix, and their vectors, which are there until the next are asked for; at least once.
+        """
+        if self.file is None and not 0 < size < len(self.item):
+            yield slice(0, len(self.item)), self.vectors
+            return
+        span = spans(self)
+        rows = (
+            slice(int(span[first]), int(span[last]))
+            for first, last in blocks(span, size if self.file is None else min(size or PART, PART))
+        )
+        if self.file is None:
+            yield from ((part, self.vectors[part]) for part in rows)
+        else:
+            yield from self.file.parts(rows, exact=exact)
+
+    def dots(self, queries: Float32Array, chunk: IntArray, row: IntArray) -> FloatArray:
+        """Exact dot products of query chunks and rows, shape (n,): see `row_dots`."""
+        parts = parts_of(0, len(row), _PAIRS_AT_ONCE)
+        return np.concatenate([row_dots(queries[chunk[part]], self._rows(row[part])) for part in parts])
+
+    def _rows(self, rows: IntArray) -> Float32Array:
+        """Some of the rows, in any order, with repeats."""
+        if self.file is None:
+            return self.vectors[rows]
+        distinct, index = np.unique(rows, return_inverse=True)
+        return self.file.take(distinct)[index]
+
+    def by_chunk(self, of_items: BoolArray) -> BoolArray:
+        """Values of items, shape (n_items,), repeated for every chunk, shape (n_chunks,)."""
+        return of_items if len(self.first) == len(self.item) == len(of_items) else of_items[self.item]
+
+
+def spans(matrix: ChunkMatrix) -> IntArray:
+    """CSR starts of the chunks of the items held, shape (n_held + 1,)."""
+    return np.append(matrix.first, len(matrix.item)).astype(np.int64)
+
+
+def parts_of(start: int, stop: int, size: int) -> Iterator[slice]:
+    """A range in slices of at most `size`, >= 1; one empty slice of an empty range."""
+    return (slice(first, min(first + size, stop)) for first in range(start, max(stop, start + 1), size))
+
+
+def blocks(start: IntArray, per_block: int) -> Iterator[tuple[int, int]]:
+    """Runs of requests that have at most `per_block` query chunks together (or are a single request)."""
+    first, n = 0, len(start) - 1
+    while first < n:
+        last = int(np.searchsorted(start, start[first] + per_block, side="right")) - 1
+        last = min(max(last, first + 1), n)
+        yield first, last
+        first = last
+
+
+def row_dots(left: Float32Array | FloatArray, right: Float32Array | FloatArray) -> FloatArray:
+    """Dot products row by row in float64, shape (n,): bit-equal for equal rows, whatever the other rows are."""
+    products: FloatArray = right.astype(np.float64)
+    products *= left  # exact in either type: a product of float32 numbers fits float64
+    return np.asarray(np.add.reduce(products, axis=1))
