@@ -19,7 +19,7 @@ from ctxbench.catalogs.agent_file import is_agent_file
 from ctxbench.cli.common import dataset_inputs, print_json, print_result, selector_inputs
 from ctxbench.cli.select import find_catalog
 from ctxbench.datasets.dataset import Dataset
-from ctxbench.evaluation import runner
+from ctxbench.evaluation import latency, runner
 from ctxbench.evaluation.experiment import Experiment, examine, failures_told, machine, scoring
 from ctxbench.evaluation.inputs import Prepared, datasets_of_run, prepare
 from ctxbench.evaluation.run_folder import RunFolder, summarise_run
@@ -279,15 +279,15 @@ def measure_latency(selectors: Sequence[str], catalog: str, *, embedder: str, se
         definition, preset = find_definition(name)
         pipelines[name] = definition.pipeline(definition.values(preset))
     model, items = open_embedder(embedder), find_catalog(catalog)
-    requests = runner.requests_like(items)
+    requests = latency.requests_like(items)
     new_resources = partial(local_resources, model, open_counter("o200k", cache=cache_dir()))
     with progress() as bar:
-        times = runner.time_requests(
+        times = latency.time_requests(
             pipelines, items, requests, new_resources=new_resources, seconds=seconds, progress=bar
         )
         steps = [step for pipeline in pipelines.values() for step in (pipeline.retrieve, *pipeline.refine)]
         embeds = any(kind_of(use) == EMBEDDER for step in steps for use in step.uses)
-        embedding = runner.time_embedding(model, [request.text for request in requests]) if embeds else None
+        embedding = latency.time_embedding(model, [request.text for request in requests]) if embeds else None
     if as_json:
         print_json(
             {
@@ -337,8 +337,8 @@ def measure_growth(
     items, model = find_catalog(catalog), open_embedder(embedder)
     if not all(size.strip().isdecimal() for size in filter(None, sizes.split(","))):
         raise ParameterError(f"--sizes needs numbers of items with commas between them, got {sizes!r}")
-    counts = runner.growth_sizes(len(items), [int(size) for size in filter(None, sizes.split(","))])
-    requests = runner.requests_like(items, runner.GROWTH_QUERIES[-1])
+    counts = latency.growth_sizes(len(items), [int(size) for size in filter(None, sizes.split(","))])
+    requests = latency.requests_like(items, latency.GROWTH_QUERIES[-1])
     with progress() as bar, ExitStack() as end:
         resources = local_resources(
             model, open_counter("o200k", cache=cache_dir()), progress=partial(bar, "embedding texts")
@@ -351,7 +351,7 @@ def measure_growth(
                 selector.select(Batch.of(items, requests))  # stores the vectors of the catalog
         folder = end.enter_context(temporary_folder(cache_dir()))  # what is made for this only is not kept
         mixing = MixingEmbedder(model, [request.text for request in requests])
-        growth = runner.time_growth(
+        growth = latency.time_growth(
             specs,
             partial(resized, items),
             counts,
@@ -371,7 +371,7 @@ def measure_growth(
                 "machine": machine(),
                 "unit": "seconds",
                 "sizes": counts,
-                "batch": runner.GROWTH_BATCH,
+                "batch": latency.GROWTH_BATCH,
                 "selectors": {name: [asdict(growing) for growing in costs] for name, costs in growth.items()},
             }
         )

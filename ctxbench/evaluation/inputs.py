@@ -5,7 +5,7 @@ from __future__ import annotations
 import os.path
 import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from types import MappingProxyType
@@ -75,9 +75,37 @@ class Prepared:
         catalogs = {name: dataset.current_catalog for name, dataset in self.datasets.items()}
         return self.counted or {name: count_tokens(self.counter, catalog) for name, catalog in catalogs.items()}
 
+    def part(self, dataset: str, selectors: Collection[str]) -> Prepared:
+        """What answering one dataset by some selectors needs, without the dataset itself: what is sent to workers.
+
+        It can be pickled if the selectors can. The embedder and, unless it is a file, the token counter are opened
+        again by their names.
+        """
+        specs = tuple(spec for spec in self.experiment.selectors if spec.name in selectors)
+        return replace(
+            self,
+            experiment=replace(self.experiment, selectors=specs, lines={}),
+            datasets={},
+            opened={},
+            references={},
+            measured={},
+            drawn={},
+            counted={name: counts for name, counts in self.counted.items() if name == dataset},
+            groups={dataset: self.groups[dataset]},
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        counter = None if isinstance(self.counter, O200kCounter | Cl100kCounter) else self.counter
+        return {**self.__dict__, "embedder": None, "counter": counter}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        experiment: Experiment = state["experiment"]
+        counter = state["counter"] or open_counter(experiment.tokens, cache=cache_dir())
+        self.__dict__.update({**state, "embedder": open_embedder(experiment.embedder), "counter": counter})
+
     def resources(self, *, progress: Callable[[int, int], None] | None = None) -> LocalResources:
         """Resources over the vector store of this machine."""
-        return local_resources(self.embedder, self.counter, progress=progress)
+        return local_resources(self.embedder, self.counter, progress=progress, index=self.experiment.index)
 
 
 def open_experiment(path: Path, *, notify: Callable[[str], None] = nothing_said) -> Prepared:

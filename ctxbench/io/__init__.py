@@ -24,4 +24,5 @@ Modules:
     redaction: Replace mail addresses, keys, long numbers and names in texts by placeholders.
     rows: Read the fields of rows and YAML mappings with faults by line, and parse times.
     secrets: Find secret values in environments, headers, arguments and URLs, and hide them in texts.
+    workers: Run units of work in processes and on clusters, with content that they share.
 """

@@ -112,6 +112,15 @@ SHOWN = 50  # faults that a message lists; a file of the wrong kind has thousand
 class CtxbenchError(Exception):
     """Base of every error that ctxbench raises on purpose."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _error, (type(self), self.args, self.__dict__)  # not by the constructor, whose parameters differ
+
+
+def _error(kind: type[CtxbenchError], args: tuple[Any, ...], attributes: Mapping[str, Any]) -> CtxbenchError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(attributes)
+    return error
+
 
 class UserError(CtxbenchError):
     """A fault in the user's input; the message says what is wrong, where, what was expected and what to do."""

@@ -15,9 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from ctxbench.datasets.queries import group_pairs
+from ctxbench.evaluation.latency import Growth
 from ctxbench.evaluation.metrics import Metric
 from ctxbench.evaluation.run_folder import DatasetSummary, finite
-from ctxbench.evaluation.runner import Growth
 from ctxbench.evaluation.statistics import Comparison, Estimate, Interval
 from ctxbench.gate.baseline import AcceptedFigures
 from ctxbench.gate.history import FIGURES, GONE, BaselineHistory, PastBaseline

@@ -20,9 +20,9 @@ from rich.table import Table
 from rich.text import Text
 
 from ctxbench.datasets.dataset import Dataset
+from ctxbench.evaluation.latency import GROWTH_BATCH, Growth, Quantiles
 from ctxbench.evaluation.metrics import Metric
 from ctxbench.evaluation.run_folder import HEADLINE, DatasetSummary, RunSummary
-from ctxbench.evaluation.runner import GROWTH_BATCH, Growth, Quantiles
 from ctxbench.evaluation.statistics import RESAMPLES, Comparison, Estimate
 from ctxbench.io.console import is_plain, show_tables
 from ctxbench.io.errors import count, one_line

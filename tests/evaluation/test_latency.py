@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ctxbench.evaluation.runner import (
+from ctxbench.evaluation.latency import (
     Quantiles,
     growth_sizes,
     requests_like,
