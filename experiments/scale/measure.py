@@ -1,8 +1,8 @@
 """How far one machine carries, and what larger work takes: reports/scale.md (`make scale`).
 
 `ctxbench run` on made datasets with stored vectors of 384 numbers, each run in a process of its own. What this version
-or this machine lacks (`--jobs`, `--on`, `index:`, Dask, Ray) is left out. `LARGEST` limits the items, for a quick try, 10000 at least:
-`LARGEST=10000 python experiments/scale/measure.py`.
+or this machine lacks (`--jobs`, `--on`, `index:`, Dask, Ray) is left out. `LARGEST` limits the items for a quick try,
+to 10,000 at least: `LARGEST=10000 python experiments/scale/measure.py`.
 """
 
 from __future__ import annotations
