@@ -632,7 +632,6 @@ def latency(
     For example:
 
     ctxbench latency semantic/spec learned/normal --catalog workbench
-    ctxbench latency semantic/spec --catalog workbench --grow --chart growth.svg
     """
     from ctxbench.cli.run import measure_growth, measure_latency
 
