@@ -297,9 +297,9 @@ class Vectors:
         row = {text: position for position, text in enumerate(distinct)}
         return vectors[np.array([row[text] for text in texts], dtype=np.intp)]
 
-    def has(self, texts: Sequence[str], *, kind: TextKind = "query") -> bool:
-        """Whether the vectors of all of these texts are there."""
-        return bool(self._look_up(self.identity.stored_texts(texts, kind))[0].all())
+    def stored(self, texts: Sequence[str], *, kind: TextKind = "query") -> BoolArray:
+        """Of which texts there are vectors, shape (n_texts,); nothing is embedded."""
+        return self._look_up(self.identity.stored_texts(texts, kind))[0]
 
     def _look_up(self, texts: Sequence[str]) -> tuple[BoolArray, Float32Array]:
         if self._store is not None and not (texts and all(text_hash(text) in self._memory for text in texts)):

@@ -10,7 +10,7 @@ import numpy as np
 
 from ctxbench.io.errors import ParameterError, UnknownNameError
 from ctxbench.model import registry
-from ctxbench.model.arrays import Float32Array, IntArray
+from ctxbench.model.arrays import BoolArray, Float32Array, IntArray
 from ctxbench.model.items import TEXT_FIELDS, Catalog, Item
 from ctxbench.model.resources import EMBEDDER, Resource, Resources, TextKind, kind_of, row_over
 from ctxbench.search.embedders import Embedder, Vectors, VectorStats, open_embedder, open_vectors
@@ -118,9 +118,9 @@ class LocalResources(Resources):
         """How many texts were embedded and how many found in the store, by whatever embedder."""
         return sum((vectors.stats for vectors in self._vectors), VectorStats())
 
-    def has_vectors(self, texts: Sequence[str]) -> bool:
-        """Whether the vectors of all of these texts of items are stored; nothing is embedded."""
-        return self._vectors[0].has(texts, kind="item")
+    def stored_vectors(self, texts: Sequence[str]) -> BoolArray:
+        """Of which texts of items there are vectors, shape (n_texts,); nothing is embedded."""
+        return self._vectors[0].stored(texts, kind="item")
 
     def get(self, name: str) -> Any:
         """The value of a resource, made at the first call; see `Resources.get`."""
