@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import pickle
 import threading
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeVar, cast
@@ -13,7 +15,7 @@ from ctxbench.model import registry
 from ctxbench.model.arrays import BoolArray, Float32Array, IntArray
 from ctxbench.model.items import TEXT_FIELDS, Catalog, Item
 from ctxbench.model.resources import EMBEDDER, Resource, Resources, TextKind, kind_of, row_over
-from ctxbench.search.embedders import Embedder, Vectors, VectorStats, open_embedder, open_vectors
+from ctxbench.search.embedders import Embedder, Vectors, VectorStats, VectorStore, open_embedder, open_vectors
 from ctxbench.search.tokens import FileCounter, TokenCounter
 from ctxbench.search.words import TextIndex
 
@@ -118,6 +120,21 @@ class LocalResources(Resources):
         """How many texts were embedded and how many found in the store, by whatever embedder."""
         return sum((vectors.stats for vectors in self._vectors), VectorStats())
 
+    def note_texts(self) -> None:
+        """From now on, note of what texts vectors are taken, for `noted_vectors`."""
+        for vectors in self._vectors:
+            vectors.noted = set()
+
+    def noted_vectors(self, queries: Sequence[str]) -> bytes:
+        """The stored vectors of noted texts and of `queries`, by every embedder; nothing is noted any more."""
+        parts = []
+        for vectors in self._vectors:
+            noted, vectors.noted = vectors.noted or set(), None
+            texts = sorted({*noted, *vectors.identity.stored_texts(queries, "query")})
+            is_stored, rows = vectors.look_up(texts)
+            parts.append((vectors.identity, list(itertools.compress(texts, is_stored)), rows[is_stored]))
+        return pickle.dumps(parts)
+
     def stored_vectors(self, texts: Sequence[str]) -> BoolArray:
         """Of which texts of items there are vectors, shape (n_texts,); nothing is embedded."""
         return self._vectors[0].stored(texts, kind="item")
@@ -155,6 +172,15 @@ class LocalResources(Resources):
             with registry.of_plugin("resource", kind, "made"):
                 self._named[name] = factory(self, argument) if argument else factory(self)
         return self._named[name]
+
+
+def add_vectors(data: bytes) -> None:
+    """Add what `LocalResources.noted_vectors` gave to the stores of this machine, where it lacks them."""
+    for identity, texts, vectors in pickle.loads(data):  # noqa: S301 - published by the caller
+        with VectorStore(identity) as store:
+            lacks = ~store.look_up(texts)[0]
+            if store.writable and lacks.any():
+                store.add(list(itertools.compress(texts, lacks)), vectors[lacks])
 
 
 def local_resources(
