@@ -1,4 +1,4 @@
-"""Open the datasets, embedders and counters of an experiment, with all faults at once."""
+"""Open the datasets, embedders and counters of an experiment, with all faults at once; manifests."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class Prepared:
 
     def resources(self, *, progress: Callable[[int, int], None] | None = None) -> LocalResources:
         """Resources over the vector store of this machine."""
-        return local_resources(self.embedder, self.counter, progress=progress)
+        return local_resources(self.embedder, self.counter, progress=progress, index=self.experiment.index)
 
 
 def open_experiment(path: Path, *, notify: Callable[[str], None] = nothing_said) -> Prepared:

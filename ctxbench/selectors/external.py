@@ -425,6 +425,11 @@ class External(Closing):
         )
 
     @property
+    def keeps_answers(self) -> bool:
+        """Whether an answer may be one that was kept, of an earlier call."""
+        return self._folder is not None
+
+    @property
     def function(self) -> CallableSource | None:
         """The function that it calls; None if it is no callable."""
         return self._source if isinstance(self._source, CallableSource) else None
