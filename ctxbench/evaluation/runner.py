@@ -28,6 +28,7 @@ from ctxbench.io.workers import Workers, content, open_pool
 from ctxbench.model.arrays import Evidence, FloatArray
 from ctxbench.model.requests import Batch
 from ctxbench.model.resources import EMBEDDER
+from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.search.dense import chunks_of
 from ctxbench.search.resources import LocalResources, add_vectors
 from ctxbench.selectors.external import External, FileSelector, is_ours, is_sendable
@@ -542,8 +543,8 @@ class Workload:
                 vectors[run.name] = run.vectors() if workers.on else b""
         groups = [(run, *group) for run in self._runs.values() for group in self._groups(run)]
         n_spans = sum(len(run.spans) for run, _, _ in groups)
-        if workers.jobs is not None and not workers.on:
-            workers = replace(workers, jobs=min(workers.jobs, n_spans))
+        if not workers.on:
+            workers = replace(workers, jobs=max(1, min(workers.jobs or 1, n_spans)))
         if not groups or (workers.jobs == 1 and not workers.on):
             return
         pool = self._end.enter_context(open_pool(workers, versions))
