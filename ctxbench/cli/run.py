@@ -55,7 +55,7 @@ from ctxbench.model.requests import Batch
 from ctxbench.model.resources import EMBEDDER, kind_of
 from ctxbench.report.pages import titles, write_parted
 from ctxbench.report.run_charts import growth_chart, history_chart, history_csv, history_json, history_tables
-from ctxbench.report.run_page import write_report
+from ctxbench.report.run_page import page_tokens, write_report
 from ctxbench.report.run_text import figures_csv, growth_tables, latency_tables, markdown_report, print_summary
 from ctxbench.search.embedders import Vectors, VectorStore, open_embedder, open_vectors
 from ctxbench.search.graph import GraphSpec, made_from, make_graph, read_graph, write_graph
@@ -281,10 +281,7 @@ def _report(
             say(f"report: {path}", err=True)
     where = None
     if page:
-        tokens = {
-            name: counter.count(dataset.catalog.ids, [item.prompt_text for item in dataset.catalog])
-            for name, dataset in datasets.items()
-        }
+        tokens = {name: page_tokens(folder, name, dataset, counter) for name, dataset in datasets.items()}
         where = write_report(folder, datasets, tokens=tokens, summary=summary)
     try:
         if targets.json:

@@ -377,7 +377,7 @@ class DatasetRun(DatasetSelectors):
             unavailable=measures[-1].unavailable if measures else {},
             notes=self._notes(name, answers),
             forbidden={
-                self.dataset.catalog.ids[item]: int(forbidden[item]) for item in np.flatnonzero(forbidden).tolist()
+                self.dataset.catalog[item].id: int(forbidden[item]) for item in np.flatnonzero(forbidden).tolist()
             },
             packed=packed,
         )
