@@ -13,7 +13,7 @@ import time
 import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -67,6 +67,30 @@ def cores() -> int:
 def open_pool(workers: Workers) -> Pool:
     """Open a pool of `workers.jobs` processes, one for each core if it is None; close it at the end."""
     return Pool(workers)
+
+
+class OptionalPool(Closing):
+    """A pool that is opened with the first work that is worth it, and then takes all work.
+
+    Args:
+        workers: where units run.
+    """
+
+    def __init__(self, workers: Workers) -> None:
+        self._workers = workers
+        self._pool: Pool | None = None
+
+    def for_work(self, seconds: float) -> Pool | None:
+        """The pool for so many seconds of estimated work; None = do it in this process."""
+        workers = self._workers
+        if self._pool is None and (workers.on or workers.processes(seconds) > 1):
+            self._pool = open_pool(workers if workers.on else replace(workers, jobs=workers.processes(seconds)))
+        return self._pool
+
+    def close(self) -> None:
+        """End the processes, if there are any."""
+        if self._pool is not None:
+            self._pool.close()
 
 
 class Pool(Closing):

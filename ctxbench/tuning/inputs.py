@@ -35,7 +35,7 @@ from ctxbench.selectors.external import external_from_config
 from ctxbench.selectors.selector import Parameter, Value
 from ctxbench.tuning.fit_examples import ALL
 from ctxbench.tuning.measures import COMPLETENESS, TOKENS, Measure
-from ctxbench.tuning.policy import Policy, PolicyFile, SelectorEntry, policy_measures
+from ctxbench.tuning.policy import Policy, PolicyFile, SelectorEntry, Ties, policy_measures
 from ctxbench.tuning.results import (
     EVERYTHING,
     FIRST_ITEMS,
@@ -58,7 +58,6 @@ from ctxbench.tuning.search import (
     Optimum,
     SearchResult,
     Setting,
-    Ties,
     labels_to_confirm,
 )
 from ctxbench.tuning.tunables import FIRST_N, ExternalRankings, ShippedPreset, Tunable, setting_text, unfit_scores

@@ -7,6 +7,7 @@ import pytest
 
 from ctxbench.evaluation.comparisons import grouped_estimate
 from ctxbench.evaluation.metrics import evaluate, parse_metric
+from ctxbench.io.workers import OptionalPool, Workers
 from ctxbench.selectors.selector import PipelineSelector
 from ctxbench.tuning.inputs import (
     FIRST,
@@ -22,7 +23,7 @@ from ctxbench.tuning.inputs import (
 )
 from ctxbench.tuning.measures import Measure
 from ctxbench.tuning.results import TUNING
-from ctxbench.tuning.search import Base, Competitor, search
+from ctxbench.tuning.search import Base, Competitor, Search, run_searches
 
 COMPLETE, TOKENS = parse_metric("completeness"), parse_metric("tokens")
 SMALL = {"contextTopK": [20, 50], "contextTopN": [0, 1, 3, 5]}
@@ -135,7 +136,7 @@ def test_the_first_n_items(competitor):
 def test_a_front_rises_in_both(competitor):
     one, file = competitor(SEMANTIC)
     base = Base.of(one, file.policies.values())
-    found = search(one.with_base(base), file, base=base, progress=lambda _: None)
+    (found,) = run_searches([Search(one.with_base(base), file, base)], OptionalPool(Workers(jobs=1)))
     front = front_trace(found, level=LEVEL)
     assert len(front.settings) == len(found.front) > POINTS, "none is left out"
     assert (np.diff(front.means["tokens"]) > 0).all()
