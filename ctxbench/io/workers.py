@@ -73,10 +73,10 @@ class OptionalPool(Closing):
     """A pool that is opened with the first work that is worth it, and then takes all work.
 
     Args:
-        workers: where units run.
+        workers: where units run; by default in this process.
     """
 
-    def __init__(self, workers: Workers) -> None:
+    def __init__(self, workers: Workers = Workers(jobs=1)) -> None:
         self._workers = workers
         self._pool: Pool | None = None
 
@@ -86,6 +86,22 @@ class OptionalPool(Closing):
         if self._pool is None and (workers.on or workers.processes(seconds) > 1):
             self._pool = open_pool(workers if workers.on else replace(workers, jobs=workers.processes(seconds)))
         return self._pool
+
+    def map(self, function: Callable[[U], R], units: Sequence[U], *, seconds: float) -> list[R]:
+        """The function's results for all units, in order.
+
+        Args:
+            function, units: as for `Pool.run`.
+            seconds: that one process needs for all of them, about.
+
+        Raises:
+            UserError: as `Pool.run`.
+        """
+        pool = self.for_work(seconds)
+        if pool is None:
+            return [function(unit) for unit in units]
+        results = dict(pool.run(function, units))
+        return [results[index] for index in range(len(units))]
 
     def close(self) -> None:
         """End the processes, if there are any."""

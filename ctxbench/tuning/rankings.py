@@ -19,7 +19,7 @@ import numpy.typing as npt
 from ctxbench.evaluation.answers import Labels
 from ctxbench.evaluation.metrics import Metric
 from ctxbench.evaluation.runner import NOT_OF_FAILED
-from ctxbench.io.workers import OptionalPool, content
+from ctxbench.io.workers import OptionalPool, Pool, content
 from ctxbench.model.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.model.candidates import Candidates
 from ctxbench.selectors.selector import Value
@@ -547,7 +547,7 @@ def run_sweeps(sweeps: Sequence[Sweep], pool: OptionalPool) -> list[list[int]]:
     units = [
         (index, (key, part, sweep.collectors))
         for index, sweep in enumerate(sweeps)
-        for key in [opened.publish(pickle.dumps(sweep.source))]
+        for key in [publish(sweep.source, opened)]
         for part in sweep.parts(_PARTS * opened.size)
     ]
     filled: dict[int, tuple[Sequence[Mergeable], int]] = {}
@@ -568,10 +568,15 @@ def run_sweeps(sweeps: Sequence[Sweep], pool: OptionalPool) -> list[list[int]]:
 def _run_part(unit: tuple[str, Part, Sequence[Mergeable]]) -> tuple[Sequence[Mergeable], int]:
     """In a worker: fill empty collectors."""
     key, part, collectors = unit
-    return collectors, part(_source(key), collectors, progress=lambda _: None)
+    return collectors, part(published(key), collectors, progress=lambda _: None)
+
+
+def publish(source: Any, pool: Pool) -> str:
+    """The key of a source for `published`."""
+    return pool.publish(pickle.dumps(source))
 
 
 @lru_cache(maxsize=2)
-def _source(key: str) -> Any:
-    """The source of a sweep, read once for its parts."""
-    return pickle.loads(content(key).read_bytes())  # noqa: S301 - `run_sweeps` wrote it
+def published(key: str) -> Any:
+    """In a worker: a source, read once for the units that need it."""
+    return pickle.loads(content(key).read_bytes())  # noqa: S301 - `publish` wrote it

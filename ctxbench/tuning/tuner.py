@@ -26,7 +26,7 @@ from ctxbench.evaluation.metrics import Metric, mean
 from ctxbench.evaluation.statistics import Comparison, Estimate, correct, critical
 from ctxbench.io.console import ProgressListener, silent
 from ctxbench.io.errors import Message, UserError, count
-from ctxbench.io.workers import OptionalPool, Workers
+from ctxbench.io.workers import OptionalPool
 from ctxbench.model.arrays import FloatArray, IntArray
 from ctxbench.model.candidates import Candidates
 from ctxbench.selectors.external import all_empty
@@ -52,7 +52,7 @@ from ctxbench.tuning.inputs import (
     TuningInputs,
     choose,
     first_trace,
-    front_trace,
+    front_traces,
     heat_maps,
     parameter_traces,
 )
@@ -107,8 +107,11 @@ class DatasetTuner:
         choices: by policy.
     """
 
-    def __init__(self, inputs: TuningInputs, dataset: TuningDataset, progress: ProgressListener) -> None:
+    def __init__(
+        self, inputs: TuningInputs, dataset: TuningDataset, progress: ProgressListener, pool: OptionalPool | None = None
+    ) -> None:
         self.inputs, self.dataset, self._progress = inputs, dataset, progress
+        self._pool = pool or OptionalPool()
         self.file, self._base = inputs.file, inputs.tunables[0]
         self.name = dataset.dataset.name
         self.tunables = tuple(tunable for tunable in inputs.tunables if tunable.name not in dataset.left_out)
@@ -140,7 +143,7 @@ class DatasetTuner:
             results: of the searches of `rank`; by default they are run.
         """
         if results is None:
-            results = run_searches(self.rank(), OptionalPool(Workers(jobs=1)))
+            results = run_searches(self.rank(), self._pool)
         self.searches = {result.competitor.name: result for result in results}
         if self.base is not None:
             self._add_presets(self.file.with_policies(self.policies), self.base)
@@ -264,8 +267,7 @@ class DatasetTuner:
             self._outcome(policy, measured.get(policy.name, {}), results, comparisons)
             for policy in file.policies.values()
         )
-        level, searches = file.confidence, self.searches.values()
-        fronts = [front_trace(result, level=level) for result in searches if result.front]
+        level, searched = file.confidence, [result for result in self.searches.values() if result.front]
         return DatasetTuning(
             dataset=self.name,
             version=dataset.dataset.version,
@@ -276,7 +278,7 @@ class DatasetTuner:
             tokens=self.inputs.counter.name,
             results=tuple(results.values()),
             traces=(
-                *fronts,
+                *front_traces(searched, level=level, pool=self._pool),
                 *(first_trace(self.searches[tunable.name].competitor, level=level) for tunable in self.tunables),
             ),
             outcomes=self._with_equal_tokens(outcomes, chosen),
@@ -487,8 +489,8 @@ def tune(
     Raises:
         UserError: a selector fails.
     """
-    pool = pool or OptionalPool(Workers(jobs=1))
-    tuners = [DatasetTuner(inputs, dataset, progress) for dataset in inputs.datasets]
+    pool = pool or OptionalPool()
+    tuners = [DatasetTuner(inputs, dataset, progress, pool) for dataset in inputs.datasets]
     searches = [tuner.rank() for tuner in tuners]
     results = iter(run_searches(list(itertools.chain(*searches)), pool))
     for tuner, of_dataset in zip(tuners, searches, strict=True):

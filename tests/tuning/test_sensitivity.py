@@ -7,7 +7,7 @@ import pytest
 
 from ctxbench.evaluation.comparisons import grouped_estimate
 from ctxbench.evaluation.metrics import evaluate, parse_metric
-from ctxbench.io.workers import OptionalPool, Workers
+from ctxbench.io.workers import OptionalPool
 from ctxbench.selectors.selector import PipelineSelector
 from ctxbench.tuning.inputs import (
     FIRST,
@@ -16,7 +16,7 @@ from ctxbench.tuning.inputs import (
     POINTS,
     RUNS,
     first_trace,
-    front_trace,
+    front_traces,
     heat_maps,
     parameter_traces,
     trace,
@@ -136,8 +136,8 @@ def test_the_first_n_items(competitor):
 def test_a_front_rises_in_both(competitor):
     one, file = competitor(SEMANTIC)
     base = Base.of(one, file.policies.values())
-    (found,) = run_searches([Search(one.with_base(base), file, base)], OptionalPool(Workers(jobs=1)))
-    front = front_trace(found, level=LEVEL)
+    (found,) = run_searches([Search(one.with_base(base), file, base)], OptionalPool())
+    (front,) = front_traces([found], level=LEVEL, pool=OptionalPool())
     assert len(front.settings) == len(found.front) > POINTS, "none is left out"
     assert (np.diff(front.means["tokens"]) > 0).all()
     assert (np.diff(front.means["completeness"]) > 0).all()
