@@ -29,7 +29,7 @@ from ctxbench.cli.common import (
     without_keys,
 )
 from ctxbench.io.console import drop_output, guarded, keep_numbers, say
-from ctxbench.io.errors import UserError, message_lines, system_fault
+from ctxbench.io.errors import ParameterError, UserError, message_lines, system_fault
 
 app = typer.Typer(
     name="ctxbench",
@@ -609,19 +609,41 @@ def latency(
     catalog: CatalogName = "workbench",
     embedder: EmbedderName = "minilm",
     seconds: Annotated[float, typer.Option(help="The time for all selectors together.", min=0, max=3600)] = 60.0,
+    grow: Annotated[
+        bool,
+        typer.Option("--grow", help="Measure how time grows with the number of items and of queries in a batch."),
+    ] = False,
+    sizes: Annotated[
+        str,
+        typer.Option(help="With --grow: numbers of items, with commas. Default: 1/8 to 8 times the catalog."),
+    ] = "",
+    chart: Annotated[Path | None, typer.Option(help="With --grow: draw it into this file, .png or .svg.")] = None,
     json_: JsonFlag = False,
 ) -> None:
-    """Measure how long a request takes.
+    """Measure how long a request takes, or how that grows.
 
     Requests are made from the descriptions of the items. They are asked one at a time in one process, all selectors in
     turn, after indexes are built and vectors stored. Prints the median and the 95% and 99% quantiles.
 
+    With --grow, measures three costs over parts of the catalog, and beyond its size over items made by mixing the words
+    of its own: preparation (indexes from stored vectors), one request, and a batch of queries. Prints the exponent of
+    each: 1 = twice the items take twice the time, 0 = the same time.
+
     For example:
 
     ctxbench latency semantic/spec learned/normal --catalog workbench
+    ctxbench latency semantic/spec --catalog workbench --grow --chart growth.svg
     """
-    from ctxbench.cli.run import measure_latency
+    from ctxbench.cli.run import measure_growth, measure_latency
 
+    if grow:
+        measure_growth(
+            selectors or [], catalog, embedder=embedder, seconds=seconds, sizes=sizes, chart=chart, as_json=json_
+        )
+        return
+    for name, value in (("--sizes", sizes), ("--chart", chart)):
+        if value:
+            raise ParameterError(f"{name} goes with --grow; add that, or leave {name} out")
     measure_latency(selectors or [], catalog, embedder=embedder, seconds=seconds, as_json=json_)
 
 

@@ -1,4 +1,4 @@
-"""Confidence intervals for a mean, and paired comparisons of two selectors.
+"""Confidence intervals for a mean, paired comparisons of two selectors, and power laws.
 
 Intervals depend on the values and not on their order, and `holds` says whether there are enough values. Coverage was
 measured by simulation (`tests/evaluation/test_stats.py` repeats the deciding cases):
@@ -26,7 +26,7 @@ from typing import Literal, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from ctxbench.io.errors import ParameterError, check_range
+from ctxbench.io.errors import Message, ParameterError, check_range
 from ctxbench.model.arrays import FloatArray
 
 Scale: TypeAlias = Literal["yes/no", "share", "amount"]
@@ -684,3 +684,40 @@ def _differences(differences: npt.ArrayLike) -> FloatArray:
     if away.ndim != 1 or not np.isfinite(away).all():
         raise ParameterError("differences must be finite and have one dimension")
     return away
+
+
+@dataclass(frozen=True, kw_only=True)
+class PowerFit:
+    """y = factor * x ** exponent, with the interval of the exponent."""
+
+    factor: float
+    exponent: float
+    interval: Interval
+
+
+def power_fit(x: npt.ArrayLike, y: npt.ArrayLike, *, level: float = LEVEL) -> PowerFit:
+    """Fit a power law by least squares on logarithms.
+
+    The interval is Student's t from the residuals, so it also widens where the points are not on a power law; it holds
+    for the range of `x` only, from six points on.
+
+    Args:
+        x, y: at least three points, > 0; shape (n_points,); not all of one x.
+        level: nominal coverage, in (0, 1).
+
+    Raises:
+        ParameterError: a value is not above 0, or there are too few.
+    """
+    log_x, log_y = (np.asarray(values, dtype=np.float64) for values in (x, y))
+    if len(log_x) < 3 or len(set(log_x.tolist())) < 2 or not (min(log_x.min(), log_y.min()) > 0.0):
+        raise ParameterError(Message("evaluation.power-points", x=log_x.tolist(), y=log_y.tolist()))
+    log_x, log_y = np.log(log_x), np.log(log_y)
+    centred = log_x - log_x.mean()
+    spread = float(centred @ centred)
+    exponent = float(centred @ log_y) / spread
+    intercept = float(log_y.mean() - exponent * log_x.mean())
+    residuals = log_y - intercept - exponent * log_x
+    df = len(log_x) - 2
+    margin = float(student_critical(level, df)) * math.sqrt(float(residuals @ residuals) / df / spread)
+    interval = Interval(low=exponent - margin, high=exponent + margin, level=level, method="log-log t", holds=df >= 4)
+    return PowerFit(factor=math.exp(intercept), exponent=exponent, interval=interval)

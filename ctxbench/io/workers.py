@@ -1,32 +1,42 @@
-"""Run units of work in processes of this machine, through joblib.
+"""Run units of work in processes of this machine or of a cluster, through joblib's backends.
 
 `open_pool` gives a `Pool`; `Pool.run` yields the results of units as they finish. Data that many units need, such as a
-dataset, is published once by its SHA-256, and units open it as a file. A worker that is lost costs the units that it
-worked on: they run again, so a unit must be a function of its arguments and content alone.
+dataset, is published once by its SHA-256, and units open it as a file: workers of this machine find it in the cache,
+others get it from a folder or object store that all see, or else together with a unit from this process.
+
+A worker that is lost costs the units that it worked on: they run again, so a unit must be a function of its arguments
+and its content alone. Before its first unit a worker compares its versions with those of this process.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
+import platform
+import socket
 import time
 import warnings
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
-from ctxbench.io.errors import Message, StorageError, UserError, check_range
-from ctxbench.io.files import Closing, cache_dir, write_atomic
+from ctxbench.io.errors import Message, ParameterError, StorageError, UserError, check_range, first_few, install_command
+from ctxbench.io.files import Closing, cache_dir, sweep_folder, write_atomic
 
 U = TypeVar("U")
 R = TypeVar("R")
+Versions = Mapping[str, str]
 
 SECONDS = 2.0  # of work that pay for the start of a process
 _FOLDER = "work-1"  # of published content, in the cache folder
 _RESTARTS = 3  # without a result in between
-_UNUSED = 172_800.0  # seconds after which published content is removed
+_UNUSED = 172_800.0  # seconds after which content that nobody used is removed
+_CONNECT = 10.0  # seconds within which a scheduler answers and has workers
+_CLUSTERS = ("dask", "ray")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,12 +44,14 @@ class Workers:
     """Where units of work run.
 
     Attributes:
-        jobs: processes; None = as many as have 2 seconds of work each, 1 = in this process.
-        on: a cluster; empty = this machine.
-        store: a folder or URL that all workers see; empty = they get content from this process.
+        jobs: processes of this machine; None = as many as have 2 seconds of work each, 1 = in this process.
+        on: `dask` or `ray`: a cluster of `jobs` workers on this machine, one for each core if `jobs` is None.
+            `dask://HOST:PORT` or `ray://HOST:PORT`: all workers of that cluster. Empty: processes without a cluster.
+        store: a folder, or a URL such as `s3://bucket/prefix`, that all workers see; empty = they get content from
+            this process.
 
     Raises:
-        ParameterError: a value is out of range.
+        ParameterError: a value is out of range, or `jobs` is set for a cluster that runs already.
     """
 
     jobs: int | None = None
@@ -49,9 +61,38 @@ class Workers:
     def __post_init__(self) -> None:
         if self.jobs is not None:
             check_range("jobs", self.jobs, 1)
+        if self.on and self.on not in _CLUSTERS:
+            try:
+                is_address = bool(self.address[0]) and self.cluster in _CLUSTERS and "://" in self.on
+            except ValueError:
+                is_address = False
+            if not is_address:
+                raise ParameterError(Message("io.workers-on", on=self.on))
+            if self.jobs is not None:
+                raise ParameterError(Message("io.workers-jobs", on=self.on))
+
+    @property
+    def cluster(self) -> str:
+        """The kind of cluster: `dask`, `ray`, or empty."""
+        return self.on.partition(":")[0]
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port of a cluster that runs already; empty and 0 without one.
+
+        Raises:
+            ValueError: the port is not a number.
+        """
+        parts = urlsplit(self.on)
+        return (parts.hostname, parts.port) if parts.hostname and parts.port else ("", 0)
 
     def processes(self, seconds: float) -> int:
-        """The number of processes for so many seconds of estimated work; 1 = do it in this process."""
+        """The number of workers for so many seconds of estimated work; 1 = do it in this process.
+
+        With a cluster it does not depend on the work, and says nothing of the size of one that runs already.
+        """
+        if self.on and self.jobs is None:
+            return max(2, cores())
         if self.jobs is not None or seconds < 2 * SECONDS:
             return self.jobs or 1
         return min(cores(), int(seconds / SECONDS))
@@ -64,9 +105,23 @@ def cores() -> int:
     return int(joblib.cpu_count())
 
 
-def open_pool(workers: Workers) -> Pool:
-    """Open a pool of `workers.jobs` processes, one for each core if it is None; close it at the end."""
-    return Pool(workers)
+def open_pool(workers: Workers, versions: Callable[[], Versions] = dict) -> Pool:
+    """Start processes or a cluster, or connect to one; close the pool at the end.
+
+    Args:
+        workers: one for each core if `jobs` is None.
+        versions: what decides results, such as `{"python": "3.11.7", "numpy": "2.4.0"}`. Each worker calls it as well,
+            and is refused where an entry differs. Of Python's version major and minor count.
+
+    Raises:
+        UserError: the extra is not installed, no scheduler answers, or it has no workers or other versions.
+    """
+    kind = {"dask": _DaskPool, "ray": _RayPool}.get(workers.cluster, Pool)
+    try:
+        return kind(workers, versions)
+    except ImportError as error:
+        command = install_command(workers.cluster)
+        raise UserError(Message("io.workers-extra", on=workers.on, why=error, command=command)) from error
 
 
 class OptionalPool(Closing):
@@ -110,13 +165,16 @@ class OptionalPool(Closing):
 
 
 class Pool(Closing):
-    """Processes that run units of work.
+    """Processes of this machine.
 
     Attributes:
-        size: workers at the start.
+        size: workers when it was opened.
     """
 
-    def __init__(self, workers: Workers) -> None:
+    def __init__(self, workers: Workers, versions: Callable[[], Versions]) -> None:
+        self._workers = workers
+        self._terms = _Terms(versions, dict(versions()), workers.store, platform.node())
+        self._published: dict[str, None] = {}
         self.size = workers.jobs or cores()
 
     def close(self) -> None:
@@ -130,13 +188,16 @@ class Pool(Closing):
         """Store data for units, which get its path by `content` and the key that is returned.
 
         Raises:
-            StorageError: it cannot be written.
+            StorageError: it cannot be written to the cache or the store.
         """
-        _remove_unused()
+        if not self._published:
+            _remove_unused()
         key = hashlib.sha256(data).hexdigest()
-        if not _path(key).exists():
-            write_atomic(_path(key), data, durable=False, private=True)
-        os.utime(_path(key))
+        if key not in self._published:
+            _write_content(key, data)
+            if self._workers.store:
+                _write_stored(self._workers.store, key, data)
+        self._published[key] = None
         return key
 
     def run(self, function: Callable[[U], R], units: Sequence[U]) -> Iterator[tuple[int, R]]:
@@ -149,15 +210,21 @@ class Pool(Closing):
             units: its arguments, picklable.
 
         Raises:
-            UserError: a unit raised it, or workers are lost again and again.
+            UserError: a unit raised it; workers are lost again and again; a worker has other versions.
         """
         remaining = dict.fromkeys(range(len(units)))
         restarts = 0
+        sent: dict[str, None] = {}  # content that workers lacked: as many units as there are workers carry it
         while remaining:
+            lacked: dict[str, None] = {}
+            calls = self._calls(function, [(index, units[index]) for index in remaining], sent, lacked)
             try:
-                with warnings.catch_warnings(), closing(self._outcomes(function, units, [*remaining])) as outcomes:
+                with warnings.catch_warnings(), closing(self._outcomes(calls)) as outcomes:
                     warnings.simplefilter("ignore")  # joblib warns of results that nobody takes
                     for index, outcome in outcomes:
+                        if isinstance(outcome, _Lack):
+                            lacked[outcome.key] = None
+                            continue
                         if isinstance(outcome, _Failure):
                             raise outcome.error
                         restarts = 0
@@ -166,7 +233,36 @@ class Pool(Closing):
             except self._lost() as error:
                 restarts += 1
                 if restarts > _RESTARTS:
-                    raise UserError(Message("io.workers-lost", n=restarts, why=str(error).split("\n")[0])) from error
+                    raise UserError(Message("io.workers-lost", n=restarts, why=_first_line(error))) from error
+                self._renew()
+            sent |= lacked
+
+    def _calls(
+        self,
+        function: Callable[[U], R],
+        units: Iterable[tuple[int, U]],
+        sent: Mapping[str, None],
+        lacked: Mapping[str, None],
+    ) -> Iterator[Any]:
+        """The calls for joblib; none after a worker was found to lack content, so that units need not travel twice."""
+        from joblib import delayed
+
+        for n, (index, unit) in enumerate(units):
+            if lacked:
+                return
+            data = {key: _read_content(key) for key in sent} if n < self.size else {}
+            yield delayed(_outcome)(function, unit, index, self._terms, data)
+
+    def _outcomes(self, calls: Iterator[Any]) -> Generator[tuple[int, Any], None, None]:
+        """Run calls of `_outcome`, and yield what they return in any order."""
+        from joblib import Parallel
+
+        run = Parallel(self.size, backend=self._backend(), batch_size=1, return_as="generator_unordered")
+        yield from run(calls)
+
+    def _backend(self) -> Any:
+        """Joblib's backend, or its name."""
+        return "loky"
 
     def _lost(self) -> tuple[type[Exception], ...]:
         """What is raised where a worker was lost."""
@@ -174,14 +270,169 @@ class Pool(Closing):
 
         return (TerminatedWorkerError,)
 
-    def _outcomes(
-        self, function: Callable[[U], R], units: Sequence[U], indices: Sequence[int]
-    ) -> Generator[tuple[int, R | _Failure], None, None]:
-        """Run the units with these indices."""
-        from joblib import Parallel, delayed
+    def _renew(self) -> None:
+        """Replace lost workers; loky does it when it is called again."""
 
-        run = Parallel(self.size, backend="loky", batch_size=1, return_as="generator_unordered")
-        yield from run(delayed(_outcome)(function, units[index], index) for index in indices)
+
+class _DaskPool(Pool):
+    """A cluster of Dask."""
+
+    def __init__(self, workers: Workers, versions: Callable[[], Versions]) -> None:
+        import distributed
+
+        super().__init__(workers, versions)
+        logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what it says is raised as well
+        self._cluster: Any = None
+        if not (address := _reached(workers)):
+            self._renew()
+            return
+        try:
+            self._client = distributed.Client(f"tcp://{address}", timeout=_CONNECT, set_as_default=False)
+            self._client.wait_for_workers(1, timeout=_CONNECT)
+            self._check()
+            self.size = sum(self._client.nthreads().values())
+        except (OSError, ValueError) as error:  # Dask's time limits are OSErrors
+            raise UserError(Message("io.no-scheduler", on=workers.on, why=_first_line(error))) from error
+
+    def _check(self) -> None:
+        """Refuse a scheduler or workers that could not read a unit.
+
+        Raises:
+            UserError: one has another Python, no ctxbench, or several threads.
+        """
+        here = {"python": platform.python_version(), "ctxbench": "installed"}
+        hosts = self._client.get_versions(packages=["ctxbench"])
+        for host, facts in {"scheduler": hosts["scheduler"], **hosts["workers"]}.items():
+            package = "installed" if facts["packages"]["ctxbench"] else "not installed"
+            _compare(host, {"python": facts["host"]["python"], "ctxbench": package}, here)
+        for host, n in self._client.nthreads().items():
+            if n > 1:
+                raise UserError(Message("io.worker-threads", host=host, n=n))
+
+    def _renew(self) -> None:
+        """Start the cluster of this machine anew; that of others replaces what it lost."""
+        import distributed
+
+        if self._workers.address[0]:
+            return
+        self.close()
+        self._cluster = distributed.LocalCluster(
+            n_workers=self.size,
+            threads_per_worker=1,
+            memory_limit=0,  # mapped files count as memory, for which it would kill workers
+            dashboard_address=None,
+            silence_logs=logging.CRITICAL,
+        )
+        self._client = distributed.Client(self._cluster, set_as_default=False)
+
+    def close(self) -> None:
+        """End the connection, and the cluster if it was started here."""
+        if self._cluster is not None or self._workers.address[0]:
+            self._client.close()
+        if self._cluster is not None:
+            self._cluster.close()
+
+    def _outcomes(self, calls: Iterator[Any]) -> Generator[tuple[int, Any], None, None]:
+        from concurrent.futures import CancelledError
+
+        try:
+            yield from super()._outcomes(calls)
+        except CancelledError as error:
+            raise UserError(Message("io.scheduler-lost", on=self._workers.on, why=_first_line(error))) from error
+
+    def _backend(self) -> Any:
+        from joblib._dask import DaskDistributedBackend
+
+        class Backend(DaskDistributedBackend):  # type: ignore[misc]
+            """Joblib's, which waits for ever for a task that failed outside of its function, as by lost workers."""
+
+            def submit(self, func: Any, callback: Any = None) -> Any:
+                future = super().submit(func, callback)
+                future.add_done_callback(lambda done: done.exception() and callback(done.exception()))
+                return future
+
+        return Backend(client=self._client)
+
+    def _lost(self) -> tuple[type[Exception], ...]:
+        from distributed import KilledWorker
+
+        return (KilledWorker, TimeoutError)  # the latter where no worker is left
+
+
+class _RayPool(Pool):
+    """A cluster of Ray."""
+
+    def __init__(self, workers: Workers, versions: Callable[[], Versions]) -> None:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # else a cluster that is started reports its use
+        import ray
+
+        super().__init__(workers, versions)
+        quiet = {"log_to_driver": False, "logging_level": logging.CRITICAL}
+        try:
+            if address := _reached(workers):
+                ray.init(f"ray://{address}", **quiet)
+                self.size = int(ray.cluster_resources().get("CPU", 0))
+            else:
+                ray.init("local", num_cpus=self.size, include_dashboard=False, **quiet)
+        except (OSError, RuntimeError, ValueError) as error:
+            raise UserError(Message("io.no-scheduler", on=workers.on, why=_first_line(error))) from error
+        if not self.size:
+            raise UserError(Message("io.no-scheduler", on=workers.on, why=Message("io.no-workers")))
+
+    def close(self) -> None:
+        """End the connection, and the cluster if it was started here."""
+        import ray
+
+        ray.shutdown()
+
+    def _backend(self) -> Any:
+        from ray.util.joblib.ray_backend import RayBackend
+
+        class Backend(RayBackend):  # type: ignore[misc]
+            """Ray's, which calls back as results come, so that they can be had one by one.
+
+            Joblib says that it cannot, since after an interruption late results reach the next call; each of ours has
+            a backend of its own.
+            """
+
+            supports_return_generator = True
+
+        return Backend()
+
+    def _lost(self) -> tuple[type[Exception], ...]:
+        from ray.exceptions import RayError
+
+        return (RayError,)
+
+
+def _reached(workers: Workers) -> str:
+    """The address of a cluster that runs already, as HOST:PORT; empty if one is to be started.
+
+    Raises:
+        UserError: nothing listens there.
+    """
+    if workers.address[0]:
+        try:
+            socket.create_connection(workers.address, timeout=_CONNECT).close()
+        except OSError as error:
+            raise UserError(Message("io.no-scheduler", on=workers.on, why=error)) from error
+    return workers.on.partition("://")[2]
+
+
+@dataclass(frozen=True)
+class _Terms:
+    """What a worker must know to run units.
+
+    Attributes:
+        versions, expected: the function, and what it gave in the process that opened the pool.
+        store: where workers find content.
+        host: that of the process that opened the pool.
+    """
+
+    versions: Callable[[], Versions]
+    expected: Versions
+    store: str
+    host: str
 
 
 @dataclass(frozen=True)
@@ -191,25 +442,74 @@ class _Failure:
     error: UserError
 
 
-def _outcome(function: Callable[[U], R], unit: U, index: int) -> tuple[int, R | _Failure]:
+@dataclass(frozen=True)
+class _Lack:
+    """The key of content that the worker lacks."""
+
+    key: str
+
+
+class _LackError(StorageError):
+    """Published content is not on this machine."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        super().__init__(Message("io.content-missing", key=key, folder=_path(key).parent))
+
+
+_stores: list[str] = []  # in a worker: where it finds content
+
+
+def _outcome(
+    function: Callable[[U], R], unit: U, index: int, terms: _Terms, data: Mapping[str, bytes]
+) -> tuple[int, R | _Lack | _Failure]:
     """In a worker: run a unit."""
+    host = platform.node()
+    _stores[:] = [terms.store] if terms.store else []
     try:
+        _compare(host, terms.versions(), terms.expected)
+        for key, content_bytes in data.items():
+            _write_content(key, content_bytes)
         return index, function(unit)
+    except _LackError as error:
+        return index, _Lack(error.key)
     except UserError as error:
-        return index, _Failure(error)
+        is_elsewhere = host != terms.host
+        return index, _Failure(UserError(Message("io.worker-error", host=host, why=error)) if is_elsewhere else error)
+
+
+def _compare(host: str, there: Versions, here: Versions) -> None:
+    """Compare the versions of a worker with those of the process that opened the pool.
+
+    Raises:
+        UserError: they differ.
+    """
+    differences = [
+        Message("io.worker-version", name=name, there=there.get(name, "-"), here=here.get(name, "-"))
+        for name in {**here, **there}
+        if _relevant(name, there.get(name)) != _relevant(name, here.get(name))
+    ]
+    if differences:
+        raise UserError(Message("io.worker-differs", host=host, differences=first_few(differences)))
+
+
+def _relevant(name: str, version: str | None) -> str | list[str] | None:
+    return version.split(".")[:2] if name == "python" and version else version
 
 
 def content(key: str) -> Path:
-    """The file with published content, to be read only.
+    """The file with published content, to be read only; where a worker lacks it, the unit runs again with it.
 
     Raises:
-        StorageError: it is not there.
+        StorageError: it is not there, or cannot be read from the store.
     """
     path = _path(key)
     try:
         os.utime(path)
-    except OSError as error:
-        raise StorageError(Message("io.content-missing", key=key, folder=path.parent)) from error
+    except FileNotFoundError as error:
+        if not _stores:
+            raise _LackError(key) from error
+        _write_content(key, _read_stored(_stores[0], key))
     return path
 
 
@@ -217,9 +517,82 @@ def _path(key: str) -> Path:
     return cache_dir() / _FOLDER / key
 
 
+def _write_content(key: str, data: bytes) -> None:
+    """Write content to the cache, unless it is there.
+
+    Raises:
+        StorageError: it cannot be written, or is not what the key says.
+    """
+    path = _path(key)
+    if not path.exists():
+        if hashlib.sha256(data).hexdigest() != key:
+            raise StorageError(Message("io.content-damaged", key=key))
+        write_atomic(path, data, durable=False, private=True)
+    os.utime(path)
+
+
+def _read_content(key: str) -> bytes:
+    """Read content that this process published.
+
+    Raises:
+        StorageError: it was removed.
+    """
+    try:
+        return _path(key).read_bytes()
+    except OSError as error:
+        raise _LackError(key) from error
+
+
+def _write_stored(store: str, key: str, data: bytes) -> None:
+    """Write content to a store, unless it is there.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    try:
+        files, folder = _file_system(store)
+        path = f"{folder}/{key}"
+        if not files.exists(path):
+            files.makedirs(folder, exist_ok=True)
+            files.pipe_file(f"{path}.new", data)  # a reader must not see a part of it
+            files.mv(f"{path}.new", path)
+    except _STORE_FAULTS as error:
+        raise StorageError(Message("io.store-unwritable", store=store, why=_first_line(error))) from error
+
+
+def _read_stored(store: str, key: str) -> bytes:
+    """Read content from a store.
+
+    Raises:
+        StorageError: it is not there, or cannot be read.
+    """
+    try:
+        files, folder = _file_system(store)
+        return bytes(files.cat_file(f"{folder}/{key}"))
+    except _STORE_FAULTS as error:
+        raise StorageError(Message("io.store-unreadable", store=store, key=key, why=_first_line(error))) from error
+
+
+_STORE_FAULTS = (OSError, ValueError, ImportError, RuntimeError)  # what the file systems of fsspec raise
+
+
+def _file_system(store: str) -> tuple[Any, str]:
+    """The file system of a folder or URL, and the path in it."""
+    import fsspec
+
+    files, folder = fsspec.core.url_to_fs(store)
+    return files, str(folder).rstrip("/")
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).split("\n")[0]
+
+
 def _remove_unused() -> None:
-    """Remove published content that nobody has used for long."""
-    with suppress(OSError), os.scandir(cache_dir() / _FOLDER) as entries:
+    """Remove published content that nobody has used for long, and what killed processes left."""
+    folder = cache_dir() / _FOLDER
+    sweep_folder(folder)
+    with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if time.time() - entry.stat().st_mtime > _UNUSED:
                 Path(entry.path).unlink()

@@ -155,9 +155,9 @@ _BUILT_IN: dict[str, dict[str, str]] = {
     },
     "metric": {},  # those of plugins; the others are in `ctxbench.evaluation.metrics`
     "resource": {  # `embedder` and `tokens` are made from what whoever opens resources has
-        "chat": "ctxbench.search.chat_models:ChatModel",
+        "chat": "ctxbench.search.resources:ChatModel",
         "embedder": "ctxbench.search.resources:TextVectors",
-        "ollama": "ctxbench.search.chat_models:OllamaModel",
+        "ollama": "ctxbench.search.resources:OllamaModel",
         "text_index": "ctxbench.search.resources:TextIndexes",
         "tokens": "ctxbench.search.resources:TokenCounts",
     },

@@ -185,12 +185,35 @@ def row_over(
     return row.of(catalog, items, make)
 
 
+class IndexFields(FileModel):
+    """How the vectors of items are kept and searched. The number format changes no answer of exact search."""
+
+    noun = "an index"
+    vectors: Literal["float32", "float16", "int8"] = Field(
+        default="float32",
+        description="The number format of the vectors that a search reads first; what is near its limit is computed "
+        "again from float32, so that answers are the same.",
+    )
+    ann: Literal["", "faiss", "usearch"] = Field(
+        default="", description="The library of an approximate index; by default search is exact."
+    )
+    device: Literal["", "cpu", "cuda"] = Field(
+        default="",
+        description="Where exact search multiplies: `cuda` by PyTorch on a GPU; by default NumPy on the CPU.",
+    )
+
+
 class Resources(Protocol):
     """What steps may use, by name: lazy, cached, each with an identity. Filling a cache is a step's only side effect.
 
     `embedder` and `tokens` are always there; a plugin brings others (`Resource`). A step that uses one names it in
     `uses`, so that what it gave is not taken for what another one would give.
+
+    Attributes:
+        index: how vectors are kept and searched.
     """
+
+    index: IndexFields = IndexFields()
 
     def get(self, name: str) -> Any:
         """The value of a resource, made at the first call.
@@ -198,7 +221,7 @@ class Resources(Protocol):
         `embedder` is a function from texts and their `kind` to vectors, `embedder:MODEL` that of another model, or of
         one with options as JSON (`embedder:{"name": MODEL, "prompts": false}`), `tokens` one from
         a catalog to prompt tokens, with a method `texts` for any others (see below), and `chat:MODEL` one from
-        conversations to replies (`ctxbench.search.chat_models`).
+        conversations to replies (`ctxbench.search.resources`).
 
         Raises:
             UnknownNameError: no resource is called so; names the known ones.

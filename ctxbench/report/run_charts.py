@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ctxbench.datasets.queries import group_pairs
+from ctxbench.evaluation.latency import Growth
 from ctxbench.evaluation.metrics import Metric
 from ctxbench.evaluation.run_folder import DatasetSummary, finite
 from ctxbench.evaluation.statistics import Comparison, Estimate, Interval
@@ -37,7 +38,7 @@ from ctxbench.report.charts import (
     size,
 )
 from ctxbench.report.pages import TOOLTIP, axes_at, png, svg
-from ctxbench.report.run_text import csv_number, dim_notes, empty_table
+from ctxbench.report.run_text import cost_title, csv_number, dim_notes, empty_table
 from ctxbench.report.scores import ScoreGroup
 from ctxbench.report.wording import printable
 
@@ -484,6 +485,45 @@ def history_picture(
         return png(draw, width=_WIDTH, height=height)
     label = f"{wording.listed([metric.declaration.title for metric in metrics])} over commits"
     return svg(draw, width=_WIDTH, height=height, name="history", label=label).encode()
+
+
+_GROWTH = 320.0  # pixels of the panels, above the legends
+
+
+def growth_chart(growth: Mapping[str, Sequence[Growth]], form: str) -> bytes:
+    """Seconds against items, and against queries of a batch, with the fits, as a picture, `png` or `svg`."""
+    wide, high = (_WIDTH - _RIGHT) / 2 - _LEFT, _GROWTH + 3 * _ROW * len(growth) + 20.0
+
+    def draw(figure: Figure) -> None:
+        for panel, over in enumerate(("items", "queries")):
+            ax = axes_at(figure, _LEFT + panel * (wide + _LEFT), _TOP, wide, _GROWTH - _TOP - _BOTTOM - 10.0)
+            for number, (name, costs) in enumerate(growth.items()):
+                for shape, cost in zip(_SHAPES, (cost for cost in costs if cost.over == over), strict=False):
+                    look = {"color": COLOURS[number % len(COLOURS)], "marker": shape, "markeredgecolor": paper(ax)}
+                    title = f"{name}: {cost_title(cost).partition(',')[0]} (exponent {cost.fit.exponent:z.2f})"
+                    ax.plot(
+                        cost.sizes, cost.seconds, **look, markersize=7.0, linestyle="none", label=wording.named(title)
+                    )
+                    ax.plot(
+                        cost.sizes, cost.fit.factor * np.power(cost.sizes, cost.fit.exponent), "--", color=look["color"]
+                    )
+                    ax.set_xlabel(f"queries in a batch, over {cost.n_items:,} items" if panel else "items")
+            ax.set(xscale="log", yscale="log", ylabel="" if panel else "seconds (median)")
+            for axis in (ax.xaxis, ax.yaxis):
+                mark_numbers(axis, log=True)
+            left = (14.0 + panel * (wide + _LEFT)) / _WIDTH
+            figure.legend(
+                *ax.get_legend_handles_labels(),
+                loc="upper left",
+                bbox_to_anchor=(left, 1.0 - _GROWTH / high),
+                frameon=False,
+                fontsize=11.5,
+            )
+
+    if form == "png":
+        return png(draw, width=_WIDTH, height=high)
+    label = "Seconds against items and queries, on logarithmic axes"
+    return svg(draw, width=_WIDTH, height=high, name="growth", label=label).encode()
 
 
 def _scaled(ax: Axes, commits: Sequence[CommitMark], metric: Metric, values: Sequence[float]) -> None:

@@ -20,9 +20,9 @@ from rich.table import Table
 from rich.text import Text
 
 from ctxbench.datasets.dataset import Dataset
+from ctxbench.evaluation.latency import GROWTH_BATCH, Growth, Quantiles
 from ctxbench.evaluation.metrics import Metric
 from ctxbench.evaluation.run_folder import HEADLINE, DatasetSummary, RunSummary
-from ctxbench.evaluation.runner import Quantiles
 from ctxbench.evaluation.statistics import RESAMPLES, Comparison, Estimate
 from ctxbench.io.console import is_plain, show_tables
 from ctxbench.io.errors import count, one_line
@@ -714,3 +714,52 @@ def latency_tables(times: Mapping[str, Quantiles], embedding: Quantiles | None) 
         table.add_row(Text(one_line(name)), f"{quantiles.n:,}", *milliseconds)
     note = "Vectors are stored: a request whose text is new takes longer by the embedding of each of its chunks."
     return [table, *dim_notes([note] if embedding else [])]
+
+
+def cost_title(growth: Growth) -> str:
+    """What was timed, against what."""
+    titles = {"preparation": "preparation", "request": "one request", "batch": f"{GROWTH_BATCH} queries"}
+    return f"{titles[growth.cost]}, by items" if growth.over == "items" else f"n queries, {growth.n_items:,} items"
+
+
+def growth_tables(
+    growth: Mapping[str, Sequence[Growth]], n_items: int, sizes: Sequence[int]
+) -> Iterator[RenderableType]:
+    """By selector the answer in a sentence and a table of its costs, then notes.
+
+    Args:
+        growth: of every selector.
+        n_items: of the catalog; larger ones were made from it.
+        sizes: what was to be measured.
+    """
+    for name, costs in growth.items():
+        table = empty_table()
+        table.add_column("ms (median)", overflow="fold")
+        for heading in ("smallest", "largest", "exponent", "last step"):
+            table.add_column(heading, justify="right", no_wrap=True)
+        for cost in costs:
+            ends = (f"{cost.sizes[end]:,}: {1000 * cost.seconds[end]:,.2f}" for end in (0, -1))
+            step = math.log(cost.seconds[-1] / cost.seconds[-2]) / math.log(cost.sizes[-1] / cost.sizes[-2])
+            table.add_row(cost_title(cost), *ends, _exponent(cost), f"{step:z.2f}")
+        request = next(cost for cost in costs if cost.cost == "request")
+        times = f"{10**request.fit.exponent:,.1f} times as long (exponent {_exponent(request)})"
+        yield Text(one_line(f"{name}: one request over 10 times as many items takes {times}"), style="bold")
+        yield table
+        yield Text()
+    measured = max(size for costs in growth.values() for cost in costs if cost.over == "items" for size in cost.sizes)
+    notes = [
+        "Preparation: the first request over a new catalog, which makes indexes from stored vectors.",
+        "Exponents: fitted to medians, with the 95% interval of Student's t; last step: between the two largest sizes.",
+    ]
+    if measured > n_items:
+        notes.append(
+            f"Items beyond the catalog's {n_items:,} are made by mixing words, and vectors, of two of its items."
+        )
+    if measured < sizes[-1]:
+        notes.append(f"Catalogs of more than {measured:,} items are left out: --seconds was up.")
+    yield from dim_notes(notes)
+
+
+def _exponent(growth: Growth) -> str:
+    interval = growth.fit.interval
+    return f"{growth.fit.exponent:z.2f} [{interval.low:z.2f}, {interval.high:z.2f}]"

@@ -297,6 +297,10 @@ class Vectors:
         row = {text: position for position, text in enumerate(distinct)}
         return vectors[np.array([row[text] for text in texts], dtype=np.intp)]
 
+    def has(self, texts: Sequence[str], *, kind: TextKind = "query") -> bool:
+        """Whether the vectors of all of these texts are there."""
+        return bool(self._look_up(self.identity.stored_texts(texts, kind))[0].all())
+
     def _look_up(self, texts: Sequence[str]) -> tuple[BoolArray, Float32Array]:
         if self._store is not None and not (texts and all(text_hash(text) in self._memory for text in texts)):
             is_stored, vectors = self._store.look_up(texts)

@@ -14,14 +14,14 @@ import os
 import unicodedata
 from abc import ABC, abstractmethod
 from array import array
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from heapq import nsmallest
-from itertools import compress
+from itertools import chain, compress, count
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -35,6 +35,12 @@ from ctxbench.model.items import TEXT_FIELDS, Catalog, Item
 from ctxbench.model.resources import Resources, index_over
 from ctxbench.search.chunking import searched
 from ctxbench.search.words import WordRule, field_words, name_words, weighted_words
+
+
+def new_numbers() -> defaultdict[str, int]:
+    """Numbers of words: each word gets the next one when it is first looked up."""
+    return defaultdict(count().__next__)
+
 
 SmallInts = npt.NDArray[np.int32]  # a catalog of code has some millions of rows
 FieldInts = npt.NDArray[np.int8]
@@ -59,23 +65,39 @@ class Occurrences:
     count: SmallInts
 
     @classmethod
-    def of_texts(cls, texts: Sequence[Sequence[str]], *, fields: int = 1) -> Occurrences:
+    def of_texts(cls, texts: Iterable[Iterable[str]], *, fields: int = 1) -> Occurrences:
         """The words of some texts, numbered in the order of first appearance.
 
         Args:
             texts: the words of each field of the first item, then of the second ...
             fields: how many each has.
         """
-        number: dict[str, int] = {}
-        word, count, rows = array("i"), array("i"), array("i")
+        number = new_numbers()
+        return cls.of_numbers((map(number.__getitem__, text) for text in texts), number, fields=fields)
+
+    @classmethod
+    def of_numbers(cls, texts: Iterable[Iterable[int]], number: Mapping[str, int], *, fields: int = 1) -> Occurrences:
+        """The words of some texts, given by their numbers.
+
+        Args:
+            texts: read one by one; `number` may grow meanwhile.
+            number: of each word; from 0 on, without gaps.
+            fields: as of `of_texts`.
+        """
+        words, ends = array("i"), array("q", [0])
         for text in texts:
-            counts = Counter(text)
-            word.extend([number.setdefault(token, len(number)) for token in counts])
-            count.extend(counts.values())
-            rows.append(len(counts))
-        text_of = owners(starts(np.array(rows, dtype=np.int64))).astype(np.int32)
-        item, field = text_of // fields, (text_of % fields).astype(np.int8)
-        return cls._ordered(number, np.array(word, dtype=np.int32), item, field, np.array(count, dtype=np.int32))
+            words.extend(text)
+            ends.append(len(words))
+        key = np.array(words, dtype=np.int64)
+        n_texts = len(ends) - 1
+        key *= n_texts
+        key += owners(np.array(ends, dtype=np.int64))
+        key.sort()
+        first = np.flatnonzero(firsts(key))
+        word, text_of = np.divmod(key[first], max(n_texts, 1))
+        count = np.diff(first, append=len(key)).astype(np.int32)
+        item, field = (text_of // fields).astype(np.int32), (text_of % fields).astype(np.int8)
+        return cls(dict(number), starts(np.bincount(word, minlength=len(number))), item, field, count)
 
     @classmethod
     def _ordered(
@@ -238,19 +260,23 @@ class ItemReader:
         rule: what words depend on beside the source; of equal rules equal sources have equal words.
         n_fields: that each item has.
         source: what the words of an item are made of.
-        words: those of each field of an item.
+        numbered: called with the numbers of words, which grow when a word is looked up; returns a function that gives
+            the words of each field of an item by their numbers.
     """
 
     rule: str
     n_fields: int
     source: Callable[[Item], str]
-    words: Callable[[Item], list[list[str]]]
+    numbered: Callable[[dict[str, int]], Callable[[Item], Iterable[Iterable[int]]]]
 
     def split(self, items: Sequence[Item]) -> tuple[Occurrences, FloatArray]:
         """The words of items, as `read_words` gives them."""
-        fields = [field for item in items for field in self.words(item)]
-        lengths = np.array([len(field) for field in fields], dtype=np.float64).reshape(len(items), self.n_fields)
-        return Occurrences.of_texts(fields, fields=self.n_fields), np.ascontiguousarray(lengths.T)
+        numbers = new_numbers()
+        fields = chain.from_iterable(map(self.numbered(numbers), items))
+        made = Occurrences.of_numbers(fields, numbers, fields=self.n_fields)
+        row = made.field.astype(np.int64) * len(items) + made.item
+        length = np.bincount(row, made.count, self.n_fields * len(items)).astype(np.float64)
+        return made, length.reshape(self.n_fields, len(items))
 
 
 @dataclass(frozen=True, eq=False)
@@ -612,7 +638,11 @@ class Bm25Index(WordIndex):
             text = searched(item, bodies=settings.bodies, parameters=settings.parameters)
             return f"{item.server} {text}" if settings.server and item.server else text
 
-        return ItemReader(rule=f"bm25 {rule}", n_fields=1, source=source, words=lambda item: [rule.words(source(item))])
+        def numbered(numbers: dict[str, int]) -> Callable[[Item], Iterable[Iterable[int]]]:
+            number = rule.numbered(numbers)
+            return lambda item: [number(source(item))]
+
+        return ItemReader(rule=f"bm25 {rule}", n_fields=1, source=source, numbered=numbered)
 
     def _mean_length(self, length: FloatArray) -> FloatArray:
         return np.asarray(length.sum(axis=1) / max(length.shape[1], 1))
@@ -661,15 +691,18 @@ class Bm25fIndex(WordIndex):
         super().__init__(catalog)
 
     def _reader(self) -> ItemReader:
-        def words(item: Item) -> list[list[str]]:
-            words_by_field = field_words(item)
-            return [words_by_field[name] for name in self._names]
+        def numbered(numbers: dict[str, int]) -> Callable[[Item], Iterable[Iterable[int]]]:
+            def number(item: Item) -> Iterable[Iterable[int]]:
+                words_by_field = field_words(item)
+                return [map(numbers.__getitem__, words_by_field[name]) for name in self._names]
+
+            return number
 
         return ItemReader(
             rule=f"bm25f {self._names}",
             n_fields=len(self._names),
             source=lambda item: repr([getattr(item, name) for name in TEXT_FIELDS]),
-            words=words,
+            numbered=numbered,
         )
 
     def _mean_length(self, length: FloatArray) -> FloatArray:

@@ -6,9 +6,10 @@ import math
 import re
 import string
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from typing import Literal, Protocol
 
 import numpy as np
@@ -23,7 +24,7 @@ from ctxbench.search.chunking import ItemChunking, has_longer_piece, parameters_
 
 LONGEST_WORD = 4_000
 """Bytes of UTF-8 that a word has at most; no index is given more of it, as FTS5 cuts at 32,768 within a character."""
-_WORD = re.compile(r"[^\W_]+")
+_SPACED = "".join(chr(code) if chr(code).isalnum() else " " for code in range(128))  # by ASCII character
 _PART = re.compile(r"[A-Z]{2,}s(?![a-z])|[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")  # the first: `URLs`
 _COMMON = (
     "a about also am an and any are as at be but by can could did do does for from get give had has have he "
@@ -54,7 +55,7 @@ def words(text: str) -> list[str]:
     Text is composed first (NFC), so that both spellings of é are one. Nothing is stemmed or stopped.
     """
     if text.isascii():
-        return cut(_WORD.findall(text.lower()))
+        return cut(text.lower().translate(_SPACED).split())
     folded = unicodedata.normalize("NFC", text.casefold())
     return cut("".join(c if c.isalnum() or unicodedata.category(c)[0] == "M" else " " for c in folded).split())
 
@@ -180,11 +181,62 @@ class WordRule:
 
     def of_chunks(self, chunks: Sequence[str]) -> list[list[str]]:
         """The words of each chunk of a text; what `stop` leaves out counts where nothing is left of all of them."""
-        words_by_chunk = [name_parts(chunk) if self.split else words(chunk) for chunk in chunks]
-        if self.stop:
-            content_words = [[word for word in row if word not in _LEFT_OUT] for row in words_by_chunk]
-            words_by_chunk = content_words if any(content_words) else words_by_chunk
-        return [[stem(word) for word in row] for row in words_by_chunk] if self.stem else words_by_chunk
+        words_by_chunk = [self.split_text(chunk) for chunk in chunks]
+        content_words = [self.content_words(row) for row in words_by_chunk]
+        return [self.stemmed(row) for row in (content_words if any(content_words) else words_by_chunk)]
+
+    def numbered(self, numbers: dict[str, int]) -> Callable[[str], list[int]]:
+        """A function that gives the words of a text as `words` does, but as numbers.
+
+        Args:
+            numbers: by word; a word that is missing must get a number when it is looked up.
+        """
+        by_piece = _NumbersByPiece(self, numbers)
+
+        def number(text: str) -> list[int]:
+            row = list(chain.from_iterable(map(by_piece.__getitem__, pieces(text))))
+            return row or [numbers[word] for word in self.words(text)]
+
+        return number
+
+    def split_text(self, text: str) -> list[str]:
+        """The words of a text before any are left out or stemmed."""
+        return name_parts(text) if self.split else words(text)
+
+    def content_words(self, words: list[str]) -> list[str]:
+        """The words that `stop` does not leave out."""
+        return [word for word in words if word not in _LEFT_OUT] if self.stop else words
+
+    def stemmed(self, words: list[str]) -> list[str]:
+        """The words without their endings, if this rule takes them off."""
+        return [stem(word) for word in words] if self.stem else words
+
+
+_MOST_PIECES = 1 << 18  # numbers of so many pieces are kept: a catalog repeats most of its pieces
+
+
+class _NumbersByPiece(dict[str, list[int]]):
+    """The numbers of the content words of each piece of a text, computed on demand."""
+
+    def __init__(self, rule: WordRule, numbers: Mapping[str, int]) -> None:
+        super().__init__()
+        self._rule, self._numbers = rule, numbers
+
+    def __missing__(self, piece: str) -> list[int]:
+        if len(self) == _MOST_PIECES:
+            self.clear()
+        rule = self._rule
+        row = [self._numbers[word] for word in rule.stemmed(rule.content_words(rule.split_text(piece)))]
+        self[piece] = row
+        return row
+
+
+def pieces(text: str) -> list[str]:
+    """Parts of a text whose words are those of the text, whatever splits it: `words`, or `name_parts`.
+
+    Runs of letters and digits where all is ASCII, else what is between white space.
+    """
+    return text.translate(_SPACED).split() if text.isascii() else text.split()
 
 
 def weighted_words(chunks: Sequence[Sequence[str]], weights: Sequence[float]) -> dict[str, float]:
