@@ -46,6 +46,7 @@ from ctxbench.io.errors import (
     check_known,
     raise_first,
 )
+from ctxbench.io.workers import Workers
 from ctxbench.model.strategies import Step
 from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.report import tuning_document
@@ -82,6 +83,9 @@ def evaluate(
     counter: str = "o200k",
     seed: int = 0,
     out: str | Path | None = None,
+    jobs: int | None = None,
+    on: str = "",
+    store: str = "",
     progress: bool | ProgressListener = True,
 ) -> Results:
     """Ask selectors about every query of one or several datasets, and measure what they offer.
@@ -111,6 +115,11 @@ def evaluate(
         seed: of the resampling in statistics, and of the sample.
         out: the run folder. The next call continues it, and `ctxbench report` shows it unless a dataset is in memory
             only. None = a temporary folder that is deleted with the results.
+        jobs: how many processes answer; None = as many as have work for two seconds each, 1 = this one. A function, or
+            an object, is copied to them as it is, so it must not count on calls that came before. What cannot be
+            copied, or uses an embedder that was given in Python, is asked in this process. The results are the same.
+        on: a cluster that answers, as `--on` of `ctxbench run`; empty = this machine.
+        store: a folder or URL that all workers see; empty = they get what they need from this process.
         progress: True = a bar with rate and time left, on a terminal and in a notebook, where it takes longer than a
             second; False = none; or a function, called with (text, done, total): `text` names what is at work (dataset
             and selector, or `embedding texts`), which has `done` of `total` answers or texts.
@@ -157,17 +166,25 @@ def evaluate(
         sample=sample,
     )
     prepared = prepare(experiment, notify=nothing_said, opening=lambda name, **_: datasets[name])
-    return _results(prepared, out, progress)
+    return _results(prepared, out, progress, Workers(jobs=jobs, on=on, store=store))
 
 
-def run(experiment: str | Path, *, out: str | Path | None = None, progress: bool | ProgressListener = True) -> Results:
+def run(
+    experiment: str | Path,
+    *,
+    out: str | Path | None = None,
+    jobs: int | None = None,
+    on: str = "",
+    store: str = "",
+    progress: bool | ProgressListener = True,
+) -> Results:
     r"""Run an experiment in YAML, as the command `ctxbench run` does.
 
     Args:
         experiment: the file.
         out: the run folder. A finished run is read, and an interrupted one is continued. None = a temporary folder that
             is deleted with the results.
-        progress: as for `evaluate`.
+        jobs, on, store, progress: as for `evaluate`.
 
     Returns:
         The results; in a notebook they show themselves as a table.
@@ -182,7 +199,7 @@ def run(experiment: str | Path, *, out: str | Path | None = None, progress: bool
         >>> ctxbench.run(file).to_frame()["completeness"].round(2).tolist()
         [0.62]
     """
-    return _results(open_experiment(Path(experiment)), out, progress)
+    return _results(open_experiment(Path(experiment)), out, progress, Workers(jobs=jobs, on=on, store=store))
 
 
 def open(folder: str | Path, *, datasets: Data | str | Path | Sequence[Data | str | Path] = ()) -> Results:  # noqa: A001
@@ -214,12 +231,14 @@ def open(folder: str | Path, *, datasets: Data | str | Path | Sequence[Data | st
     return Results(path, {name: dataset.measured() for name, dataset in result.asked.items()}, result.opened)
 
 
-def _results(prepared: Prepared, out: str | Path | None, progress: bool | ProgressListener) -> Results:
+def _results(
+    prepared: Prepared, out: str | Path | None, progress: bool | ProgressListener, workers: Workers
+) -> Results:
     """Run a checked experiment; the folder is deleted with the results if `out` is None."""
     folder = Path(tempfile.mkdtemp(prefix="ctxbench"), "run") if out is None else Path(out)
     try:
         with progress_listener(progress) as listener:
-            runner.run(prepared, folder, progress=listener)
+            runner.run(prepared, folder, progress=listener, workers=workers)
         results = Results(
             folder, {name: dataset.measured() for name, dataset in prepared.datasets.items()}, prepared.opened
         )

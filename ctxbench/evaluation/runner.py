@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import time
 from collections import Counter
-from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
@@ -29,7 +29,7 @@ from ctxbench.model.arrays import Evidence, FloatArray
 from ctxbench.model.requests import Batch
 from ctxbench.model.resources import EMBEDDER
 from ctxbench.search.dense import chunks_of
-from ctxbench.search.resources import LocalResources
+from ctxbench.search.resources import LocalResources, add_vectors
 from ctxbench.selectors.external import External, FileSelector, is_ours, is_sendable
 from ctxbench.selectors.selector import PipelineSelector, Selector, SizeMatched, offered_sizes
 
@@ -290,16 +290,22 @@ class DatasetRun(DatasetSelectors):
         return seconds
 
     def lacks_vectors(self) -> bool:
-        """Whether selectors that are asked compare vectors of items, and some of a sample of them are not stored."""
-        names = {missing.selector for span in self.spans for missing in span.missing}
-        if not any(EMBEDDER in selector.pipeline.uses for selector in self.pipelines(names)):
+        """Whether a pipeline compares vectors of items, and of a sample of them most are not stored."""
+        if not any(EMBEDDER in pipeline.uses for pipeline in self._pipelines):
             return False
         sample = self.dataset.catalog[:: len(self.dataset.catalog) // 100 + 1]
-        return not self.resources.has_vectors([text for item in sample for text in chunks_of(item)])
+        stored = self.resources.stored_vectors([text for item in sample for text in chunks_of(item)])
+        return bool(2 * np.count_nonzero(stored) < len(stored))  # those that are never offered have none
 
-    def pipelines(self, names: Iterable[str]) -> Iterator[PipelineSelector]:
-        """Those of some selectors that are pipelines."""
-        yield from (entry for name in names if isinstance(entry := self.selectors[name], PipelineSelector))
+    def vectors(self) -> bytes:
+        """The vectors that are stored of what was noted in a first span and of all queries, for `add_vectors`."""
+        batch, analyses = self.dataset.batch(), [pipeline.analyse for pipeline in self._pipelines]
+        queries = {text for step in analyses if not step.uses for text in step.call(batch, self.resources).text}
+        return self.resources.noted_vectors(sorted(queries))
+
+    @property
+    def _pipelines(self) -> list[Pipeline]:
+        return [entry.pipeline for entry in self.selectors.values() if isinstance(entry, PipelineSelector)]
 
     def add(self, missing: Missing, answers: Slice | Packed) -> None:
         """Store a slice that was answered here, or by a worker."""
@@ -413,15 +419,14 @@ class Unit(NamedTuple):
     """Work for a worker: spans of one dataset, asked of selectors that share steps, or of one external selector.
 
     Attributes:
-        dataset, selectors: keys of published content: the dataset, and a pickled `Prepared.part`.
+        dataset: its name.
+        keys: of published content: a pickled `Prepared.part` with the dataset, and vectors if the worker may lack them.
         spans: what is missing of these selectors.
-        name: of the dataset.
     """
 
     dataset: str
-    selectors: str
+    keys: tuple[str, ...]
     spans: tuple[Span, ...]
-    name: str
 
 
 def answer_unit(unit: Unit) -> tuple[list[tuple[Missing, Packed]], int]:
@@ -430,7 +435,7 @@ def answer_unit(unit: Unit) -> tuple[list[tuple[Missing, Packed]], int]:
     Returns:
         Every missing slice, and how many texts were embedded.
     """
-    selectors = _opened(unit.dataset, unit.selectors)
+    selectors = _opened(*unit.keys)
     before = selectors.resources.stats.embedded
     packed = [
         (missing, Packed.of(answers, selectors.dataset.catalog, selectors.measure(answers, missing.start)))
@@ -440,15 +445,13 @@ def answer_unit(unit: Unit) -> tuple[list[tuple[Missing, Packed]], int]:
     return packed, selectors.resources.stats.embedded - before
 
 
-@lru_cache(maxsize=4)
-def _opened(dataset: str, selectors: str) -> DatasetSelectors:
-    prepared: Prepared = pickle.loads(content(selectors).read_bytes())  # noqa: S301 - published by the caller
-    return DatasetSelectors(prepared, _dataset(dataset), prepared.resources())
-
-
 @lru_cache(maxsize=2)
-def _dataset(key: str) -> Dataset:
-    return cast("Dataset", pickle.loads(content(key).read_bytes()))  # noqa: S301 - published by the caller
+def _opened(selectors: str, vectors: str = "") -> DatasetSelectors:
+    """What the units of some selectors on one dataset share, opened once in a worker."""
+    if vectors:
+        add_vectors(content(vectors).read_bytes())
+    prepared, dataset = pickle.loads(content(selectors).read_bytes())  # noqa: S301 - published by the caller
+    return DatasetSelectors(prepared, dataset, prepared.resources())
 
 
 UNIT = 8  # spans of a unit, at most
@@ -503,11 +506,11 @@ class Workload:
         while self._left[run.name]:
             index, (packed, embedded) = next(self._results)
             unit = self._units[index]
-            source = self._runs[unit.name]
+            source = self._runs[unit.dataset]
             for missing, answers in packed:
                 source.add(missing, answers)
             source.count.add(self._label, sum(span.n_answers for span in unit.spans))
-            self._left[unit.name] -= 1
+            self._left[unit.dataset] -= 1
             self.embedded += embedded
         self._awaited.pop(run.name, None)
 
@@ -520,39 +523,41 @@ class Workload:
 
         groups = []
         missing = {entry.selector for span in run.spans for entry in span.missing}
-        ours = {name for name in run.selectors if self._is_sendable(run, name)}
-        alone = [{name} for name in missing & ours if not is_ours(run.selectors[name])]
-        for names in (ours.difference(*alone), *alone):
-            if not missing.isdisjoint(names):
+        names = {name for name in run.selectors if self._is_sendable(run, name)}
+        ours = {name for name in names if is_ours(run.selectors[name])}
+        for group in (ours, *({name} for name in names - ours)):
+            if not missing.isdisjoint(group):
                 with suppress(Exception):  # whatever pickling raises: it is asked in this process
-                    groups.append((names, cloudpickle.dumps(run.prepared.part(run.name, names))))
+                    groups.append((group, cloudpickle.dumps((run.prepared.part(run.name, group), run.dataset))))
         return groups
 
     def _start(self, workers: Workers) -> None:
         """Open the pool and give it everything that can be sent."""
         self._is_open = False
+        vectors = {}
         for run in self._runs.values():
-            if run.lacks_vectors():  # else every worker would embed the same items
+            if run.spans and (workers.on or run.lacks_vectors()):  # else every worker would embed the same items
+                run.resources.note_texts()
                 run.answer(run.spans.pop(0))
+                vectors[run.name] = run.vectors() if workers.on else b""
         groups = [(run, *group) for run in self._runs.values() for group in self._groups(run)]
-        if not groups:
+        n_spans = sum(len(run.spans) for run, _, _ in groups)
+        if workers.jobs is not None and not workers.on:
+            workers = replace(workers, jobs=min(workers.jobs, n_spans))
+        if not groups or (workers.jobs == 1 and not workers.on):
             return
-        pool = self._end.enter_context(open_pool(workers))
+        pool = self._end.enter_context(open_pool(workers, versions))
         self._label = Message("evaluation.processes", n=pool.size)
-        size = max(1, min(UNIT, sum(len(run.spans) for run, _, _ in groups) // (UNITS * pool.size)))
-        datasets = {
-            name: pool.publish(pickle.dumps(self._runs[name].dataset)) for name in {run.name for run, *_ in groups}
-        }
+        size = max(1, min(UNIT, n_spans // (UNITS * pool.size)))
         for run, names, data in groups:
-            key = pool.publish(data)
+            keys = tuple(pool.publish(part) for part in (data, vectors.get(run.name, b"")) if part)
             spans = [part for span in run.spans if (part := span.of_selectors(names)).missing]
             run.spans = [
                 part for span in run.spans if (part := span.of_selectors(run.selectors.keys() - names)).missing
             ]
             parts = [tuple(spans[first : first + size]) for first in range(0, len(spans), size)]
-            units = [Unit(datasets[run.name], key, part, run.name) for part in parts]
-            self._units += units
-            self._left[run.name] += len(units)
+            self._units += [Unit(run.name, keys, part) for part in parts]
+            self._left[run.name] += len(parts)
             self._awaited.setdefault(run.name, set()).update(names)
         results = cast("Generator[tuple[int, Any]]", pool.run(answer_unit, self._units))
         self._end.callback(results.close)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import math
+import pickle
 import queue
 import re
 import threading
@@ -21,10 +23,18 @@ from ctxbench.io.errors import ParameterError, UnknownNameError
 from ctxbench.io.files import cache_dir
 from ctxbench.io.http import OpenAIServer, RefusedError, ServerError
 from ctxbench.model import registry
-from ctxbench.model.arrays import Float32Array, IntArray
+from ctxbench.model.arrays import BoolArray, Float32Array, IntArray
 from ctxbench.model.items import TEXT_FIELDS, Catalog, Item
 from ctxbench.model.resources import EMBEDDER, IndexFields, Resource, Resources, TextKind, kind_of, row_over
-from ctxbench.search.embedders import Embedder, Vectors, VectorStats, open_embedder, open_vectors, text_hash
+from ctxbench.search.embedders import (
+    Embedder,
+    Vectors,
+    VectorStats,
+    VectorStore,
+    open_embedder,
+    open_vectors,
+    text_hash,
+)
 from ctxbench.search.tokens import FileCounter, TokenCounter
 from ctxbench.search.words import TextIndex
 
@@ -130,9 +140,24 @@ class LocalResources(Resources):
         """How many texts were embedded and how many found in the store, by whatever embedder."""
         return sum((vectors.stats for vectors in self._vectors), VectorStats())
 
-    def has_vectors(self, texts: Sequence[str]) -> bool:
-        """Whether the vectors of all of these texts of items are stored; nothing is embedded."""
-        return self._vectors[0].has(texts, kind="item")
+    def note_texts(self) -> None:
+        """From now on, note of what texts vectors are taken, for `noted_vectors`."""
+        for vectors in self._vectors:
+            vectors.noted = set()
+
+    def noted_vectors(self, queries: Sequence[str]) -> bytes:
+        """The stored vectors of noted texts and of `queries`, by every embedder; nothing is noted any more."""
+        parts = []
+        for vectors in self._vectors:
+            noted, vectors.noted = vectors.noted or set(), None
+            texts = sorted({*noted, *vectors.identity.stored_texts(queries, "query")})
+            is_stored, rows = vectors.look_up(texts)
+            parts.append((vectors.identity, list(itertools.compress(texts, is_stored)), rows[is_stored]))
+        return pickle.dumps(parts)
+
+    def stored_vectors(self, texts: Sequence[str]) -> BoolArray:
+        """Of which texts of items there are vectors, shape (n_texts,); nothing is embedded."""
+        return self._vectors[0].stored(texts, kind="item")
 
     def get(self, name: str) -> Any:
         """The value of a resource, made at the first call; see `Resources.get`."""
@@ -167,6 +192,15 @@ class LocalResources(Resources):
             with registry.of_plugin("resource", kind, "made"):
                 self._named[name] = factory(self, argument) if argument else factory(self)
         return self._named[name]
+
+
+def add_vectors(data: bytes) -> None:
+    """Add what `LocalResources.noted_vectors` gave to the stores of this machine, where it lacks them."""
+    for identity, texts, vectors in pickle.loads(data):  # noqa: S301 - published by the caller
+        with VectorStore(identity) as store:
+            lacks = ~store.look_up(texts)[0]
+            if store.writable and lacks.any():
+                store.add(list(itertools.compress(texts, lacks)), vectors[lacks])
 
 
 def local_resources(

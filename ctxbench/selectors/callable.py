@@ -438,8 +438,8 @@ class CallableSource(Source):
         self.__dict__.update(state)
         if self._spec is not None:
             self._function = load_callable(self._spec, base=self._base)
-            there = _described(self._function, self._spec, self._source, self._base).get("sha256")
-            if there != self._description.get("sha256"):
+            description = _described(self._function, self._spec, self._source, self._base)
+            if description.get("sha256") != self._description.get("sha256"):
                 raise ParameterError(Message("selectors.callable-other-file", callable=self._spec, folder=self._base))
 
     def describe(self) -> dict[str, Any]:
