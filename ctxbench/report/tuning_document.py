@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
+import operator
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 
 from ctxbench.evaluation.metrics import Metric, parse_metric
 from ctxbench.io.errors import count
 from ctxbench.io.files import write_atomic
+from ctxbench.io.workers import OptionalPool
 from ctxbench.model.arrays import FloatArray, IntArray
 from ctxbench.report import tuning_tables, wording
 from ctxbench.report.charts import (
@@ -444,11 +448,29 @@ _WORST = (
 )
 
 
-def document(tuning: Tuning) -> Document:
-    """Make the report; the same tuning gives the same blocks."""
-    rest = [*(Section(dataset.dataset, tuple(_dataset(tuning, dataset))) for dataset in tuning.datasets)]
+_SECONDS = 0.5  # to draw, about
+Drawings: TypeAlias = Mapping[tuple[str, ...], Drawing | None]
+"""By the name of the function that draws, the dataset, and a policy."""
+
+
+def _drawings(tuning: Tuning, pool: OptionalPool) -> Drawings:
+    """All drawings of the report."""
+    calls: dict[tuple[str, ...], Callable[[], Drawing | None]] = {}
+    for dataset in tuning.datasets:
+        calls |= {(draw.__name__, dataset.dataset): partial(draw, dataset) for draw in (trade_off, other_axes)}
+        for outcome in (group[0] for group in dataset.same_advice()):
+            for chart in (sensitivity, two_at_a_time):
+                calls[chart.__name__, dataset.dataset, outcome.policy.name] = partial(chart, dataset, outcome)
+    drawn = pool.map(operator.call, [*calls.values()], seconds=_SECONDS * len(calls))
+    return dict(zip(calls, drawn, strict=True))
+
+
+def document(tuning: Tuning, pool: OptionalPool | None = None) -> Document:
+    """Make the report; the same tuning gives the same blocks. A pool draws several figures at once."""
+    drawings = _drawings(tuning, pool or OptionalPool())
+    rest = [*(Section(dataset.dataset, tuple(_dataset(tuning, dataset, drawings))) for dataset in tuning.datasets)]
     rest += [Section("How sure this is", further)] if (further := tuple(_overview(tuning))) else []
-    first = Section("What is recommended", tuple(_recommendations(tuning, rest)))
+    first = Section("What is recommended", tuple(_recommendations(tuning, rest, drawings)))
     return Document(
         title=tuning.name,
         answer=answer(tuning),
@@ -458,7 +480,7 @@ def document(tuning: Tuning) -> Document:
     )
 
 
-def _recommendations(tuning: Tuning, rest: Iterable[Section]) -> Iterator[Block]:
+def _recommendations(tuning: Tuning, rest: Iterable[Section], drawings: Drawings) -> Iterator[Block]:
     """The presets and, of a single dataset, the front; on demand how all figures of the page are to be read."""
     if not any(True for _ in tuning_tables.outcomes(tuning)):
         yield Text("No policy was tuned for.")
@@ -467,7 +489,7 @@ def _recommendations(tuning: Tuning, rest: Iterable[Section]) -> Iterator[Block]
     yield table
     yield Text(" ".join(_split_sentences(tuning)))
     if not several:
-        yield _front(tuning.datasets[0])
+        yield _front(tuning.datasets[0], drawings)
     sentences = tuple(
         f"{f'{dataset.dataset}, ' * several}{sentence}"
         for dataset in tuning.datasets
@@ -484,8 +506,10 @@ def _recommendations(tuning: Tuning, rest: Iterable[Section]) -> Iterator[Block]
     yield Details("Policies, words and methods", explained)
 
 
-def _front(dataset: DatasetTuning) -> Drawing | Text:
-    return trade_off(dataset) or Text("Nothing to draw: no contender has both completeness and tokens.")
+def _front(dataset: DatasetTuning, drawings: Drawings) -> Drawing | Text:
+    return drawings[trade_off.__name__, dataset.dataset] or Text(
+        "Nothing to draw: no contender has both completeness and tokens."
+    )
 
 
 def _figure_texts(blocks: Iterable[Block]) -> Iterator[str]:
@@ -552,18 +576,19 @@ def _overview(tuning: Tuning) -> Iterator[Details]:
             yield Details(table.title, (Text(about), table))
 
 
-def _dataset(tuning: Tuning, dataset: DatasetTuning) -> Iterator[Block]:
+def _dataset(tuning: Tuning, dataset: DatasetTuning, drawings: Drawings) -> Iterator[Block]:
     yield Text(_facts(dataset))
     if len(tuning.datasets) > 1 or not dataset.outcomes:
-        yield _front(dataset)
+        yield _front(dataset, drawings)
     if tuning_tables.all_results(dataset):
         contenders = tuning_tables.results(dataset, tags(dataset))
         yield Details(contenders.title, (contenders,))
-    if (drawing := other_axes(dataset)) is not None:
+    if (drawing := drawings[other_axes.__name__, dataset.dataset]) is not None:
         yield Details(drawing.title, (drawing,))
     groups = dataset.same_advice()
     for group in groups:
-        parts = (sensitivity(dataset, group[0]), two_at_a_time(dataset, group[0]))
+        charts = [(chart.__name__, dataset.dataset, group[0].policy.name) for chart in (sensitivity, two_at_a_time)]
+        parts = (drawings[chart] for chart in charts)
         if drawn := tuple(part for part in parts if part is not None):
             yield Details(f"{policy_names(group)} on {dataset.dataset}: sensitivity to its parameters", drawn)
     for group in groups:
@@ -673,7 +698,7 @@ def _provenance(tuning: Tuning) -> Section:
     return Section("How this was made", (Bullets(sentences), Code(tuning.command)))
 
 
-def write_report(tuning: Tuning, folder: Path) -> tuple[Path, ...]:
+def write_report(tuning: Tuning, folder: Path, pool: OptionalPool | None = None) -> tuple[Path, ...]:
     """Write `report.md`, its `figures/*.svg` and `report.html`, which needs no other file, into a folder.
 
     Each file is written whole or not at all, those that name others after them. The same tuning gives the same bytes.
@@ -684,7 +709,7 @@ def write_report(tuning: Tuning, folder: Path) -> tuple[Path, ...]:
     Raises:
         StorageError: the disk is full, or the place cannot be written.
     """
-    report_document = document(tuning)
+    report_document = document(tuning, pool)
     title = report_title([dataset.dataset for dataset in tuning.datasets], tuning.date) or tuning.name
     html = page(replace(report_document, title=title, kicker=f"{report_document.kicker}: {tuning.name}"))
     report, *further = _write_markdown(
