@@ -140,7 +140,8 @@ class Results:
                 extreme). Each p is Holm-corrected over all comparisons of the frame: selectors, metrics and datasets.
 
         Returns:
-            Columns: `errors` (queries that failed), `queries`, then metrics; NaN where one does not apply.
+            Columns: `errors` (queries that failed), `queries`, `index_recall@20` where a selector has an approximate
+            index, then metrics; NaN where one does not apply.
             `forbidden_offered` is there wherever a dataset has forbidden items, also if it was not named.
 
         Example:
@@ -513,6 +514,8 @@ class Results:
     def _figures(self, dataset: DatasetSummary, selector: SelectorSummary, *, intervals: bool) -> dict[str, float]:
         """The row of a selector; NaN where a metric is not available."""
         row: dict[str, float] = {"errors": selector.errors, "queries": selector.queries}
+        if recall := selector.notes.get("index_recall"):
+            row[f"index_recall@{recall['k']}"] = recall["value"]
         for name in map(str, self.summary.metrics(dataset)):
             estimate = selector.estimates.get(name)
             row[name] = math.nan if estimate is None else estimate.value

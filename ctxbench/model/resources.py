@@ -293,6 +293,7 @@ class Embed(Protocol):
 
 
 EMBEDDER = "embedder"  # the resource that makes vectors of texts
+INDEX = "index"  # the resource that proposes chunks to a search by vectors; without an identity where search is exact
 CHAT = "chat"  # the resource that asks a language model, always with the model's name: `chat:MODEL`
 OLLAMA = "ollama"  # the same of a server that speaks Ollama's interface
 FORMAT = "format"  # the resource that a step names in `uses` if it wants to know what the pipeline's format renders

@@ -571,6 +571,7 @@ class WithFormat(Resources):
     """Resources with the pipeline's format, under the name `FORMAT`: for steps that count rendered tokens."""
 
     def __init__(self, resources: Resources, step: Step) -> None:
+        self.index = resources.index
         self._resources = resources
         self._step = step
 

@@ -11,15 +11,15 @@ import itertools
 import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from operator import itemgetter
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 import numpy as np
 
 from ctxbench.io.errors import EmbeddingError
-from ctxbench.model.arrays import BoolArray, Float32Array, FloatArray, IntArray, Masks, firsts, owners, starts
+from ctxbench.model.arrays import BoolArray, Float32Array, FloatArray, IntArray, Masks, firsts, owners, ranges, starts
 from ctxbench.model.candidates import MARGIN, Candidates
 from ctxbench.model.items import Catalog, Item
 from ctxbench.model.requests import Query
@@ -324,20 +324,78 @@ class Hits:
     score: FloatArray
 
 
-def by_best_pair(query: Query, embed: Embed, matrix: ChunkMatrix, *, depth: int) -> Iterator[Hits]:
-    """The chunks nearest to each request; chunks that a request repeats are embedded and searched once."""
+class Proposer(Protocol):
+    """Proposes chunks that a search by best pairs scores exactly: an approximate index, or a product on a GPU.
+
+    Attributes:
+        matrix: the chunks that it is of.
+    """
+
+    matrix: ChunkMatrix
+
+    def rows(
+        self, queries: Float32Array, start: IntArray, eligible: Masks, *, depth: int, weight: FloatArray
+    ) -> Iterator[IntArray | None]:
+        """Propose chunks for each request; the arguments are those of `search`.
+
+        Yields:
+            Rows of the matrix, rising, each of an item that the request may get; None = all of them must be searched.
+        """
+
+
+def by_best_pair(
+    query: Query, embed: Embed, matrix: ChunkMatrix, *, depth: int, proposer: Proposer | None = None
+) -> Iterator[Hits]:
+    """The chunks nearest to each request; chunks that a request repeats are embedded and searched once.
+
+    Args:
+        query, embed, matrix: what is searched for, by which vectors, and where.
+        depth: as of `search`.
+        proposer: of the same matrix; the nearest are found among what it proposes. None = among all.
+    """
     distinct, chunk = query.distinct
-    eligible = distinct.batch.eligible
-    required = matrix.by_chunk(eligible.any())
-    is_sparse = np.count_nonzero(required) * FEW <= len(required)
-    rows = np.flatnonzero(required) if is_sparse else _NONE
-    searched = matrix.select_rows(rows) if is_sparse else matrix
-    queries = query_vectors(distinct, embed, searched)
-    results = search(queries, distinct.start, eligible, searched, depth=depth, weight=distinct.weight)
+    queries, eligible, weight = query_vectors(distinct, embed, matrix), distinct.batch.eligible, distinct.weight
+    if proposer is None:
+        results = _search_allowed(queries, distinct.start, eligible, matrix, depth=depth, weight=weight)
+    else:
+        results = _search_proposed(queries, distinct.start, eligible, proposer, depth=depth, weight=weight)
     for request, hits in enumerate(results):
-        yield Hits(
-            rows[hits.row] if is_sparse else hits.row, chunk[distinct.start[request] + hits.query_chunk], hits.score
-        )
+        yield replace(hits, query_chunk=chunk[distinct.start[request] + hits.query_chunk])
+
+
+def _search_allowed(
+    queries: Float32Array, start: IntArray, eligible: Masks, matrix: ChunkMatrix, *, depth: int, weight: FloatArray
+) -> Iterator[Hits]:
+    """As `search`, over a copy of the chunks that any request may get where these are few."""
+    required = matrix.by_chunk(eligible.any())
+    if np.count_nonzero(required) * FEW > len(required):
+        yield from search(queries, start, eligible, matrix, depth=depth, weight=weight)
+        return
+    rows = np.flatnonzero(required)
+    for hits in search(queries, start, eligible, matrix.select_rows(rows), depth=depth, weight=weight):
+        yield replace(hits, row=rows[hits.row])
+
+
+def _search_proposed(
+    queries: Float32Array, start: IntArray, eligible: Masks, proposer: Proposer, *, depth: int, weight: FloatArray
+) -> Iterator[Hits]:
+    """As `search`, among the rows that are proposed for each request, or among all where none are."""
+    proposed = [*proposer.rows(queries, start, eligible, depth=depth, weight=weight)]
+    rest = np.array([request for request, rows in enumerate(proposed) if rows is None], dtype=np.int64)
+    length = np.diff(start)[rest]
+    chunks, masks = ranges(start[rest], length), eligible.select_requests(rest)
+    searched = _search_allowed(
+        queries[chunks], starts(length), masks, proposer.matrix, depth=depth, weight=weight[chunks]
+    )
+    for request, rows in enumerate(proposed):
+        if rows is None:
+            yield next(searched)
+            continue
+        mine, part = slice(int(start[request]), int(start[request + 1])), proposer.matrix.select_rows(rows)
+        scores = multiply(queries[mine], part.vectors) * weight[mine, None].astype(np.float32)
+        best = scores.max(axis=0, initial=-np.inf)
+        hits = nearest(queries[mine], best, part, depth=depth, weight=weight[mine], scores=scores)
+        yield replace(hits, row=rows[hits.row])
 
 
 def query_vectors(query: Query, embed: Embed, matrix: ChunkMatrix) -> Float32Array:
