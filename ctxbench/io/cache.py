@@ -22,6 +22,7 @@ import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from threading import RLock
@@ -176,9 +177,12 @@ _SEAL = ".checksums"  # in a sealed folder
 _log = logging.getLogger(__name__)
 
 
-def checksum(key: str, data: bytes) -> str:
-    """CRC-32 of data and of what they are kept under, as 8 hexadecimal digits."""
-    return f"{crc32(data, crc32(key.encode(errors='surrogateescape'))):08x}"
+def checksum(key: str, data: bytes | Iterable[bytes]) -> str:
+    """CRC-32 of data, in one or more parts, and of what they are kept under, as 8 hexadecimal digits."""
+    total = crc32(key.encode(errors="surrogateescape"))
+    for part in (data,) if isinstance(data, bytes) else data:
+        total = crc32(part, total)
+    return f"{total:08x}"
 
 
 def write_sealed(path: Path, data: bytes) -> None:
@@ -239,8 +243,8 @@ def _unsealed(path: Path) -> bytes | None:
 
 
 def _sum_of(folder: Path, name: str) -> str | None:
-    with suppress(OSError, StorageError):
-        return checksum(name, readable(folder / name).read_bytes())
+    with suppress(OSError, StorageError), readable(folder / name).open("rb") as file:
+        return checksum(name, iter(partial(file.read, 1 << 20), b""))
     return None
 
 

@@ -2,7 +2,8 @@
 
 BLAS proposes and float64 decides. A float32 product of another shape or thread count can give equal vectors unequal
 scores. So all scores within `MARGIN` of a result are computed again by a row-wise float64 dot product, which depends on
-the two vectors only. The most similar pairs of items and chunks are found in the same way.
+the two vectors only. The most similar pairs of items and chunks are found in the same way. Where BLAS is given vectors
+in fewer bytes than float32, the margin grows by what these may be wrong by.
 """
 
 from __future__ import annotations
@@ -12,8 +13,7 @@ import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache
-from operator import itemgetter
+from functools import cache, cached_property
 from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 import numpy as np
@@ -26,8 +26,10 @@ from ctxbench.model.requests import Query
 from ctxbench.model.resources import EMBEDDER, Embed, Resources, index_over
 from ctxbench.search.chunking import DOCUMENTS, ItemChunking
 from ctxbench.search.embedders import ModelError
+from ctxbench.search.vector_files import VectorFile
 
 GROUP = 16  # values of which the greatest is looked at first
+_LOWEST = np.finfo(np.float32).min  # any score is higher, but for -inf
 SMALL = 50_000_000  # multiplications below which a second BLAS thread costs more than it gives
 
 
@@ -51,16 +53,23 @@ def multiply(left: Float32Array, right: Float32Array) -> Float32Array:
         return left @ right.T
 
 
-def nth_greatest(values: Float32Array, n: int) -> np.float32:
-    """The `n`-th greatest of some values.
+def reached_by(values: Float32Array, n: int) -> Float32Array:
+    """For each row a value that at least `n` of its values reach, nearly the greatest; the lowest where it has fewer.
 
-    It is at least the `n`-th of the greatest of each group, so that few are left to be put in order.
+    Args:
+        values: shape (n_rows, n_values).
+        n: 1 or more.
+
+    Returns:
+        Shape (n_rows,): the `n`-th greatest value, or of many values the `n`-th greatest of the highest of each group.
     """
-    groups = len(values) // GROUP
+    groups = values.shape[1] // GROUP
     if groups > n:
-        highest = values[: groups * GROUP].reshape(GROUP, groups).max(axis=0)
-        values = values[values >= np.partition(highest, groups - n)[groups - n]]
-    return cast("np.float32", np.partition(values, len(values) - n)[len(values) - n])
+        values = values[:, : groups * GROUP].reshape(len(values), GROUP, groups).max(axis=1)
+    position = values.shape[1] - n
+    if position < 0:
+        return np.full(len(values), _LOWEST)
+    return np.maximum(np.partition(values, position, axis=1)[:, position], _LOWEST)
 
 
 @cache
@@ -84,6 +93,9 @@ def blocks(start: IntArray, per_block: int) -> Iterator[tuple[int, int]]:
 T = TypeVar("T")
 FEW = 8  # where at most one chunk in so many may be found, these are copied, which is faster than a product of all
 BLOCK = 4_000_000  # cells of a product held at once: 16 MB
+MASKS = 64_000_000  # bytes of what the requests that are searched together may get
+_PAIRS_AT_ONCE = 1_024  # of which exact products are made: 3 MB in float64 at 384 dimensions
+PART = 8_192  # rows multiplied at once: with 64 query chunks, a product that fits a processor's cache
 
 
 def chunks_of(item: Item) -> tuple[str, ...]:
@@ -124,12 +136,14 @@ class ChunkMatrix:
         item: catalog position of each chunk, shape (n_chunks,), rising.
         ordinal: place of each chunk within its item, shape (n_chunks,).
         first: row of the first chunk of each item that has any, shape (n_items_held,).
+        file: where the vectors are kept; None: in memory.
     """
 
     vectors: Float32Array
     item: IntArray
     ordinal: IntArray
     first: IntArray
+    file: VectorFile | None = None
 
     @classmethod
     def of(cls, vectors: Float32Array, item: IntArray, ordinal: IntArray) -> ChunkMatrix:
@@ -137,8 +151,45 @@ class ChunkMatrix:
         return cls(np.ascontiguousarray(vectors, dtype=np.float32), item, ordinal, np.flatnonzero(firsts(item)))
 
     def select_rows(self, rows: IntArray) -> ChunkMatrix:
-        """Some of the rows, rising."""
-        return ChunkMatrix.of(self.vectors[rows], self.item[rows], self.ordinal[rows])
+        """Some of the rows, rising, in memory."""
+        return ChunkMatrix.of(self._rows(rows), self.item[rows], self.ordinal[rows])
+
+    @property
+    def error(self) -> float:
+        """How far a row that `parts` gives may be from the exact one, in Euclidean distance."""
+        return 0.0 if self.file is None else self.file.error
+
+    def parts(self, size: int = 0, *, exact: bool = False) -> Iterator[tuple[slice, Float32Array]]:
+        """The vectors of whole items, some at a time.
+
+        Args:
+            size: how many rows at most, but for an item with more; 0 = all, or of vectors in a file `PART`.
+            exact: not those that may be wrong by `error`.
+
+        Yields:
+            Rows of the matrix, and their vectors, which are there until the next are asked for; at least once.
+        """
+        if self.file is None and not 0 < size < len(self.item):
+            yield slice(0, len(self.item)), self.vectors
+            return
+        span = spans(self)
+        rows = (slice(int(span[first]), int(span[last])) for first, last in blocks(span, size or PART))
+        if self.file is None:
+            yield from ((part, self.vectors[part]) for part in rows)
+        else:
+            yield from self.file.parts(rows, exact=exact)
+
+    def dots(self, queries: Float32Array, chunk: IntArray, row: IntArray) -> FloatArray:
+        """Exact dot products of query chunks and rows, shape (n,): see `row_dots`."""
+        parts = parts_of(0, len(row), _PAIRS_AT_ONCE)
+        return np.concatenate([row_dots(queries[chunk[part]], self._rows(row[part])) for part in parts])
+
+    def _rows(self, rows: IntArray) -> Float32Array:
+        """Some of the rows, in any order, with repeats."""
+        if self.file is None:
+            return self.vectors[rows]
+        distinct, index = np.unique(rows, return_inverse=True)
+        return self.file.take(distinct)[index]
 
     def by_chunk(self, of_items: BoolArray) -> BoolArray:
         """Values of items, shape (n_items,), repeated for every chunk, shape (n_chunks,)."""
@@ -325,13 +376,11 @@ class Hits:
 
 
 class Proposer(Protocol):
-    """Proposes chunks that a search by best pairs scores exactly: an approximate index, or a product on a GPU.
+    """Proposes chunks that a search by best pairs scores exactly: an approximate index, or a product on a GPU."""
 
-    Attributes:
-        matrix: the chunks that it is of.
-    """
-
-    matrix: ChunkMatrix
+    @property
+    def matrix(self) -> ChunkMatrix:
+        """The chunks that it is of."""
 
     def rows(
         self, queries: Float32Array, start: IntArray, eligible: Masks, *, depth: int, weight: FloatArray
@@ -380,6 +429,7 @@ def _search_proposed(
     queries: Float32Array, start: IntArray, eligible: Masks, proposer: Proposer, *, depth: int, weight: FloatArray
 ) -> Iterator[Hits]:
     """As `search`, among the rows that are proposed for each request, or among all where none are."""
+    require_finite(queries)
     proposed = [*proposer.rows(queries, start, eligible, depth=depth, weight=weight)]
     rest = np.array([request for request, rows in enumerate(proposed) if rows is None], dtype=np.int64)
     length = np.diff(start)[rest]
@@ -388,13 +438,12 @@ def _search_proposed(
         queries[chunks], starts(length), masks, proposer.matrix, depth=depth, weight=weight[chunks]
     )
     for request, rows in enumerate(proposed):
-        if rows is None:
-            yield next(searched)
+        if rows is None or not len(rows):
+            yield next(searched) if rows is None else Hits(_NONE, _NONE, np.empty(0, dtype=np.float64))
             continue
-        mine, part = slice(int(start[request]), int(start[request + 1])), proposer.matrix.select_rows(rows)
-        scores = multiply(queries[mine], part.vectors) * weight[mine, None].astype(np.float32)
-        best = scores.max(axis=0, initial=-np.inf)
-        hits = nearest(queries[mine], best, part, depth=depth, weight=weight[mine], scores=scores)
+        mine = slice(int(start[request]), int(start[request + 1]))
+        block = _Block(queries[mine], weight[mine], np.array([0, mine.stop - mine.start]), depth)
+        hits = next(block.hits(proposer.matrix.select_rows(rows), [_ANY]))
         yield replace(hits, row=rows[hits.row])
 
 
@@ -426,24 +475,180 @@ def search(
 
     Yields:
         The hits of each request, in order; none for a request without chunks or without eligible items. Items
-        below the first `depth` may be among them.
+        below the first `depth` may be among them, if they score as high but for `MARGIN`.
 
     Raises:
         EmbeddingError: a query vector holds NaN or infinity.
     """
-    for request, parts in itertools.groupby(products(queries, start, matrix), key=itemgetter(0)):
-        best = np.full(len(matrix.item), -np.inf, dtype=np.float32)
-        scores: Float32Array | None = None
-        for index, (_, mine, product) in enumerate(parts):
-            part = product * weight[mine, None].astype(np.float32)
-            scores = part if index == 0 else None  # of a request in several parts they would be too many
-            for row in part:
-                np.maximum(best, row, out=best)
-        chunks = slice(int(start[request]), int(start[request + 1]))
-        allowed = matrix.by_chunk(eligible[request])
-        if not allowed.all():
-            best = np.where(allowed, best, np.float32(-np.inf))
-        yield nearest(queries[chunks], best, matrix, depth=depth, weight=weight[chunks], scores=scores)
+    require_finite(queries)
+    size = BLOCK // max(len(matrix.item) if depth >= len(matrix.first) else PART, 1)
+    size = max(1, min(size, MASKS // max(eligible.shape[1], 1)))
+    for first, last in blocks(start, size):
+        n_chunks = np.diff(start[first : last + 1])
+        asking = np.flatnonzero(n_chunks) if len(matrix.item) else _NONE
+        hits: Iterator[Hits] = iter(())
+        if len(asking):
+            chunks = slice(int(start[first]), int(start[last]))
+            masks = [eligible[first + request] for request in asking.tolist()]
+            hits = _Block(queries[chunks], weight[chunks], starts(n_chunks[asking]), depth).hits(matrix, masks)
+        for n in n_chunks.tolist():
+            yield next(hits) if n and len(asking) else Hits(_NONE, _NONE, np.empty(0, dtype=np.float64))
+
+
+@dataclass(frozen=True, eq=False)
+class _Pairs:
+    """Pairs of a query chunk and a row of the matrix, with what BLAS makes of them, times the weight; shape (n,)."""
+
+    chunk: IntArray
+    row: IntArray
+    score: Float32Array
+
+    @classmethod
+    def joined(cls, parts: Sequence[_Pairs]) -> _Pairs:
+        """Those of all parts, one or more, one behind the other."""
+        columns = zip(*((part.chunk, part.row, part.score) for part in parts), strict=True)
+        return cls(*map(np.concatenate, columns))
+
+
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """Requests that are searched together, each with one query chunk or more.
+
+    Attributes:
+        queries, weight: of their chunks, as of `search`.
+        start: CSR starts by request.
+        depth: as of `search`.
+    """
+
+    queries: Float32Array
+    weight: FloatArray
+    start: IntArray
+    depth: int
+
+    @cached_property
+    def owner(self) -> IntArray:
+        """The request of each query chunk."""
+        return owners(self.start)
+
+    @cached_property
+    def tolerance(self) -> FloatArray:
+        """What float32's products may be wrong by and still be right, by request; it grows with the weight."""
+        return MARGIN * np.maximum(np.maximum.reduceat(self.weight, self.start[:-1]), 1.0)
+
+    def hits(self, matrix: ChunkMatrix, masks: Sequence[BoolArray]) -> Iterator[Hits]:
+        """The hits of each request, exact.
+
+        Args:
+            matrix: the chunks to search, one or more.
+            masks: the items that each request may get, each of shape (n_items,).
+        """
+        pairs = self._near_pairs(matrix, masks)
+        exact = matrix.dots(self.queries, pairs.chunk, pairs.row) * self.weight[pairs.chunk]
+        request, chunk, row = self.owner[pairs.chunk], pairs.chunk, pairs.row
+        if len(self.owner) > len(self.start) - 1:  # the best pair of each row
+            by_row = np.lexsort((chunk, -exact, row, request))
+            best = by_row[firsts((request * len(matrix.item) + row)[by_row])]
+            request, chunk, row, exact = request[best], chunk[best], row[best], exact[best]
+        by_score = np.lexsort((row, -exact, request))
+        request, chunk, row, exact = request[by_score], chunk[by_score], row[by_score], exact[by_score]
+        first_of_item = first_places(request, matrix.item[row])
+        last = np.flatnonzero(first_of_item)[places_in(request[first_of_item]) == self.depth - 1]
+        limit = np.full(len(self.start) - 1, -np.inf)
+        limit[request[last]] = exact[last] - self.tolerance[request[last]]
+        high = exact >= limit[request]
+        request, chunk, row, exact = request[high], chunk[high], row[high], exact[high]
+        chunk = chunk - self.start[request]
+        bounds = np.searchsorted(request, np.arange(len(self.start)))
+        for begin, end in itertools.pairwise(bounds.tolist()):
+            yield Hits(row[begin:end], chunk[begin:end], exact[begin:end])
+
+    def _near_pairs(self, matrix: ChunkMatrix, masks: Sequence[BoolArray]) -> _Pairs:
+        """All pairs that may be the best of one of the first `depth` items of a request, and few more."""
+        weight = None if (self.weight == 1.0).all() else self.weight[:, None].astype(np.float32)
+        wrong = matrix.error * np.maximum.reduceat(self.weight * np.linalg.norm(self.queries, axis=1), self.start[:-1])
+        margin = 2 * (self.tolerance + wrong).astype(np.float32)  # two scores may both be wrong
+        limited = self._limited(matrix, masks)
+        limit, n_new = np.full(len(masks), _LOWEST), 0
+        parts: list[_Pairs] = []
+        for rows, vectors in matrix.parts(max(1, min(PART, BLOCK // len(self.queries)))):
+            product = multiply(self.queries, vectors)
+            if weight is not None:
+                product *= weight
+            for chunks, mask in limited:
+                product[chunks] = np.where(mask[rows], product[chunks], -np.inf)
+            if not parts:
+                limit = self._reached(product, matrix, rows)
+            parts.append(self._high(product, limit, margin, rows.start))
+            n_new += len(parts[-1].row)
+            if n_new > 2 * self.depth * len(masks):
+                limit, pairs = self._tightened(_Pairs.joined(parts), limit, margin, matrix)
+                parts, n_new = [pairs], 0
+        return self._tightened(_Pairs.joined(parts), limit, margin, matrix)[1]
+
+    def _limited(self, matrix: ChunkMatrix, masks: Sequence[BoolArray]) -> list[tuple[IntArray, BoolArray]]:
+        """Query chunks of requests that may not get everything, and the rows that these may find."""
+        requests: dict[int, list[int]] = {}
+        for request, mask in enumerate(masks):
+            requests.setdefault(id(mask), []).append(request)
+        groups = ((np.isin(self.owner, same), masks[same[0]]) for same in requests.values())
+        return [(np.flatnonzero(chunks), matrix.by_chunk(mask)) for chunks, mask in groups if not mask.all()]
+
+    def _reached(self, product: Float32Array, matrix: ChunkMatrix, rows: slice) -> Float32Array:
+        """For each request a score that `depth` items reach, from the products of some whole items."""
+        first = matrix.first[slice(*np.searchsorted(matrix.first, (rows.start, rows.stop)))] - rows.start
+        of_items = product if len(first) == product.shape[1] else np.maximum.reduceat(product, first, axis=1)
+        return np.asarray(np.maximum.reduceat(reached_by(of_items, self.depth), self.start[:-1]))
+
+    def _high(self, product: Float32Array, limit: Float32Array, margin: Float32Array, first: int) -> _Pairs:
+        """The pairs of a product that reach both the limit of their request and the row's best, but for the margin."""
+        least = (limit - margin)[:, None]
+        if len(product) > len(limit):
+            least = np.maximum(np.maximum.reduceat(product, self.start[:-1], axis=0) - margin[:, None], least)
+            least = least[self.owner] if len(limit) > 1 else least
+        cells = np.flatnonzero(product >= least)
+        chunk, column = np.divmod(cells, product.shape[1])
+        return _Pairs(chunk, column + first, product.ravel()[cells])
+
+    def _tightened(
+        self, pairs: _Pairs, limit: Float32Array, margin: Float32Array, matrix: ChunkMatrix
+    ) -> tuple[Float32Array, _Pairs]:
+        """The limits by the pairs so far, and the pairs that reach them but for the margin."""
+        request = self.owner[pairs.chunk]
+        key = request * (int(matrix.item[-1]) + 1) + matrix.item[pairs.row]
+        by_item = np.argsort(key, kind="stable")
+        head = np.flatnonzero(firsts(key[by_item]))
+        of_item = request[by_item[head]]
+        place = places_in(of_item)
+        if len(place) and int(place.max()) >= self.depth:
+            table = np.full((len(limit), int(place.max()) + 1), -np.inf, dtype=np.float32)
+            table[of_item, place] = np.maximum.reduceat(pairs.score[by_item], head)
+            limit = np.maximum(limit, reached_by(table, self.depth))
+        high = pairs.score >= (limit - margin)[request]
+        return limit, _Pairs(pairs.chunk[high], pairs.row[high], pairs.score[high])
+
+
+def places_in(group: IntArray) -> IntArray:
+    """The 0-based place of each entry within its run of equal values, shape (n,)."""
+    position = np.arange(len(group), dtype=np.int64)
+    return position - np.maximum.accumulate(np.where(firsts(group), position, 0))
+
+
+def first_places(request: IntArray, value: IntArray) -> BoolArray:
+    """Whether an entry is the first of its request with its value, both >= 0, shape (n,)."""
+    first = np.zeros(len(request), dtype=np.bool_)
+    first[np.unique(request * (int(value.max(initial=0)) + 1) + value, return_index=True)[1]] = True
+    return first
+
+
+def require_finite(queries: Float32Array) -> None:
+    """Refuse vectors of query chunks that cannot be compared.
+
+    Raises:
+        EmbeddingError: one holds NaN or infinity.
+    """
+    broken = np.flatnonzero(~np.isfinite(queries).all(axis=1))
+    if len(broken):
+        raise EmbeddingError(f"the vector of query chunk {int(broken[0])} holds NaN or infinity")
 
 
 def products(queries: Float32Array, start: IntArray, matrix: ChunkMatrix) -> Iterator[tuple[int, slice, Float32Array]]:
@@ -456,74 +661,19 @@ def products(queries: Float32Array, start: IntArray, matrix: ChunkMatrix) -> Ite
     Raises:
         EmbeddingError: a query vector holds NaN or infinity.
     """
-    broken = np.flatnonzero(~np.isfinite(queries).all(axis=1))
-    if len(broken):
-        raise EmbeddingError(f"the vector of query chunk {int(broken[0])} holds NaN or infinity")
+    require_finite(queries)
     size = max(1, BLOCK // max(len(matrix.item), 1))
     for first, last in blocks(start, size):
         for rows in parts_of(int(start[first]), int(start[last]), size):
-            product = multiply(queries[rows], matrix.vectors)
+            parts = [multiply(queries[rows], vectors) for _, vectors in matrix.parts(exact=True)]
+            product = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
             for request in range(first, last):
                 mine = slice(max(int(start[request]), rows.start), min(int(start[request + 1]), rows.stop))
                 yield request, mine, product[mine.start - rows.start : mine.stop - rows.start]
 
 
-def nearest(
-    queries: Float32Array,
-    best: Float32Array,
-    matrix: ChunkMatrix,
-    *,
-    depth: int,
-    weight: FloatArray,
-    scores: Float32Array | None = None,
-) -> Hits:
-    """Turn what one request's best chunk proposes for each chunk of the matrix, shape (n_chunks,), into exact hits.
-
-    Args:
-        queries: vectors of the request's chunks, shape (n_query_chunks, n_dimensions).
-        best: the highest product of a query chunk, times its weight; -inf for chunks that may not be found.
-        matrix, depth: as of `search`.
-        weight: shape (n_query_chunks,).
-        scores: all products, weighted, shape (n_query_chunks, n_chunks); None = those that count are made again.
-    """
-    if len(queries) == 0 or len(matrix.item) == 0:
-        return Hits(_NONE, _NONE, np.empty(0, dtype=np.float64))
-    margin = np.float32(MARGIN * max(1.0, float(weight.max())))  # float32's error grows with the weight
-    limit = np.finfo(np.float32).min  # any score, but not -inf
-    if len(matrix.first) > depth:
-        of_items = best if len(matrix.first) == len(best) else np.maximum.reduceat(best, matrix.first)
-        limit = max(limit, nth_greatest(of_items, depth) - margin)
-    near = np.flatnonzero(best >= limit)
-    threshold = best[near] - margin
-    if scores is None:
-        query, row = _pairs(queries, weight, matrix.vectors, near, threshold)
-    else:
-        query, column = np.nonzero(scores[:, near] >= threshold)
-        row = near[column]
-    exact = row_dots(queries[query].astype(np.float64), matrix.vectors[row]) * weight[query]
-    pairs = np.lexsort((query, -exact, row))
-    row, query, exact = row[pairs], query[pairs], exact[pairs]
-    winner = firsts(row)
-    row, query, exact = row[winner], query[winner], exact[winner]
-    by_score = np.lexsort((row, -exact))
-    return Hits(row[by_score], query[by_score], exact[by_score])
-
-
-def _pairs(
-    queries: Float32Array, weight: FloatArray, vectors: Float32Array, near: IntArray, threshold: Float32Array
-) -> tuple[IntArray, IntArray]:
-    """The pairs of a query chunk and one of the rows `near` whose product, weighted, is at least that row's `least`."""
-    near_vectors = vectors if len(near) == len(vectors) else vectors[near]
-    query, column = [], []
-    for part in parts_of(0, len(queries), max(1, BLOCK // max(len(near), 1))):
-        scores = multiply(queries[part], near_vectors) * weight[part, None].astype(np.float32)
-        cells = np.nonzero(scores >= threshold)
-        query.append(cells[0] + part.start)
-        column.append(cells[1])
-    return np.concatenate(query), near[np.concatenate(column)]
-
-
 _NONE = np.empty(0, dtype=np.int64)
+_ANY = np.ones(1, dtype=np.bool_)  # the mask of a request that may get every chunk of a matrix
 
 
 _ROWS_AT_ONCE = 8_192  # rows multiplied at once: 50 MB in float64 at 384 dimensions
@@ -706,19 +856,4 @@ def ranked_by(scores: Sequence[FloatArray], masks: Iterable[BoolArray], *, depth
         score=np.concatenate([score[row] for score, row in zip(scores, items, strict=True)]),
         chunk_rank=np.concatenate(ranks),
         item_chunk=np.zeros(len(request), dtype=np.int64),
-    )
-
-
-def of_hits(hits: Sequence[Hits], positions: Sequence[IntArray], matrix: ChunkMatrix) -> Candidates:
-    """Candidates of some hits of each request, by their positions, best first, one per item."""
-    selected = list(zip(hits, positions, strict=True))
-    row = np.concatenate([hit.row[rows] for hit, rows in selected])
-    return Candidates.build(
-        len(hits),
-        np.repeat(np.arange(len(hits), dtype=np.int64), [len(rows) for rows in positions]),
-        matrix.item[row],
-        score=np.concatenate([hit.score[rows] for hit, rows in selected]),
-        chunk_rank=np.concatenate(positions),
-        query_chunk=np.concatenate([hit.query_chunk[rows] for hit, rows in selected]),
-        item_chunk=matrix.ordinal[row],
     )

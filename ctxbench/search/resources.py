@@ -21,7 +21,7 @@ from ctxbench.model.arrays import Float32Array, FloatArray, IntArray, Masks, fir
 from ctxbench.model.candidates import MARGIN
 from ctxbench.model.items import TEXT_FIELDS, Catalog, Item
 from ctxbench.model.resources import EMBEDDER, INDEX, IndexFields, Resources, TextKind, kind_of, row_over
-from ctxbench.search.dense import FEW, ChunkMatrix, DenseIndex, Proposer, blocks, parts_of, spans
+from ctxbench.search.dense import FEW, ChunkMatrix, DenseIndex, Proposer, blocks, spans
 from ctxbench.search.embedders import Embedder, Vectors, VectorStats, open_embedder, open_vectors
 from ctxbench.search.tokens import FileCounter, TokenCounter
 from ctxbench.search.words import TextIndex
@@ -109,6 +109,7 @@ class TextIndexes:
 FETCHED = 4  # chunks that an approximate index proposes for one item that is wanted, of one chunk each
 SCANNED = 32  # of the lists of faiss one in so many is scanned, at least `LISTS`
 LISTS = 32
+_ROWS = 65_536  # vectors hashed, added or copied at once
 MOST_INDEXES = 8  # files kept, those made last
 _LIBRARIES = {  # its module, package, and what decides what it finds; see `_build` and `AnnIndex.of`
     "faiss": ("faiss", "faiss-cpu", f"int8 in 2 sqrt(n) lists, 10 iterations, 1/{SCANNED} and {LISTS} lists scanned"),
@@ -153,20 +154,21 @@ class AnnIndex:
             StorageError: it cannot be written.
         """
         module, digest = ann_library(library), hashlib.sha256(ann_identity(library).encode())
-        for part in parts_of(0, len(matrix.vectors), 65_536):
-            digest.update(np.ascontiguousarray(matrix.vectors[part]))
+        for _, vectors in matrix.parts(_ROWS, exact=True):
+            digest.update(vectors.data)
         path = cache_dir() / "ann-1" / f"{digest.hexdigest()[:32]}.{library}"
         with exclusive(path.with_suffix(".lock"), waiting=lambda: None):
             if not (file := next(path.glob("*"), None)) or file.name != str(file.stat().st_size):
                 with atomic_folder(path) as folder:
-                    _build(module, matrix.vectors, folder / "index")
+                    _build(module, matrix, folder / "index")
                     (folder / "index").rename(folder / str((folder / "index").stat().st_size))
                 for old in sorted(path.parent.glob(f"*.{library}"), key=modified)[:-MOST_INDEXES]:
                     remove(old)
             file = next(path.glob("*"))
         if library == "usearch":
             graph = module.Index.restore(str(file), view=True)
-            return cls(matrix, lambda queries, n: _keys(graph.search(queries, n, threads=1), len(queries), n))
+            graph.expansion_search = 256
+            return cls(matrix, lambda queries, n: _keys(graph.search(queries, n, threads=1), len(queries)))
         lists = module.read_index(str(file), module.IO_FLAG_MMAP)
         lists.nprobe = max(lists.nlist // SCANNED, LISTS)
         return cls(matrix, lambda queries, n: lists.search(queries, n)[1])
@@ -207,32 +209,28 @@ def ann_identity(library: str) -> str:
     return f"{library} {version}: {_LIBRARIES[library][2]}; {FETCHED} chunks fetched for one"
 
 
-def _build(module: Any, vectors: Float32Array, path: Path) -> None:
-    """Build an index and write it, by one thread where more would give another."""
-    n, dimensions = vectors.shape
-    parts = [*parts_of(0, n, 65_536)]
-    if module.__name__ != "faiss":
-        graph = module.Index(
-            ndim=dimensions, metric="ip", dtype="i8", connectivity=32, expansion_add=128, expansion_search=256
+def _build(module: Any, matrix: ChunkMatrix, path: Path) -> None:
+    """Build an index and write it; by one thread where more would give another."""
+    n, dimensions = matrix.vectors.shape
+    if module.__name__ == "faiss":
+        quantizer, n_lists = module.IndexFlatIP(dimensions), 2 * math.isqrt(n)
+        lists = module.IndexIVFScalarQuantizer(
+            quantizer, dimensions, n_lists, module.ScalarQuantizer.QT_8bit, module.METRIC_INNER_PRODUCT
         )
-        for part in parts:
-            graph.add(np.arange(part.start, part.stop), np.ascontiguousarray(vectors[part]), threads=1)
-        graph.save(str(path))
+        lists.cp.niter, lists.cp.seed = 10, 0
+        sample = np.sort(np.random.default_rng(0).permutation(n)[: 40 * n_lists])
+        lists.train(matrix.select_rows(sample).vectors)
+        for _, vectors in matrix.parts(_ROWS, exact=True):
+            lists.add(vectors)
+        module.write_index(lists, str(path))
         return
-    n_lists = 2 * math.isqrt(n)
-    quantizer = module.IndexFlatIP(dimensions)
-    lists = module.IndexIVFScalarQuantizer(
-        quantizer, dimensions, n_lists, module.ScalarQuantizer.QT_8bit, module.METRIC_INNER_PRODUCT
-    )
-    lists.cp.niter, lists.cp.seed = 10, 0
-    sample = np.sort(np.random.default_rng(0).permutation(n)[: 40 * n_lists])
-    lists.train(np.ascontiguousarray(vectors[sample]))
-    for part in parts:
-        lists.add(np.ascontiguousarray(vectors[part]))
-    module.write_index(lists, str(path))
+    graph = module.Index(ndim=dimensions, metric="ip", dtype="i8", connectivity=32, expansion_add=128)
+    for rows, vectors in matrix.parts(_ROWS, exact=True):
+        graph.add(np.arange(rows.start, rows.stop), vectors, threads=1)
+    graph.save(str(path))
 
 
-def _keys(matches: Any, n_queries: int, n: int) -> IntArray:
+def _keys(matches: Any, n_queries: int) -> IntArray:
     """The keys that usearch finds, shape (n_queries, n), -1 where there are fewer."""
     keys, counts = np.asarray(matches.keys).reshape(n_queries, -1).astype(np.int64), np.atleast_1d(matches.counts)
     return np.where(np.arange(keys.shape[1]) < counts[:, None], keys, -1)
@@ -254,7 +252,9 @@ class DeviceProducts:
 
         self.matrix, self._device = matrix, device
         with self._within_memory():
-            self._vectors = torch.from_numpy(matrix.vectors).to(device)
+            self._vectors = torch.empty(matrix.vectors.shape, device=device)
+            for part, vectors in matrix.parts(_ROWS, exact=True):
+                self._vectors[part] = torch.from_numpy(np.ascontiguousarray(vectors)).to(device)
             group = np.repeat(np.arange(len(matrix.first)), np.diff(spans(matrix)))
             self._item = torch.from_numpy(group).to(device)
 
@@ -320,7 +320,7 @@ class IndexSearch:
         Raises:
             ParameterError: a library is not installed, or there is no GPU.
         """
-        self.library, self._device = fields.ann, "cuda" if fields.device == "cuda" else ""
+        self._library, self._device = fields.ann, "cuda" if fields.device == "cuda" else ""
         self.approximate = bool(fields.ann)
         self.identity = ann_identity(fields.ann) if fields.ann else ""
         raise_first(
@@ -335,11 +335,13 @@ class IndexSearch:
 
     def proposer(self, index: DenseIndex) -> Proposer | None:
         """What proposes chunks of a dense index, made once; None where all are compared by NumPy."""
-        if self.library:
-            return index.get_or_compute(("ann", self.library), lambda matrix: AnnIndex.of(matrix, self.library))
-        device = self._device
-        return (
-            index.get_or_compute(("device", device), lambda matrix: DeviceProducts(matrix, device)) if device else None
+        if not self._library and not self._device:
+            return None
+        return index.get_or_compute(
+            INDEX,
+            lambda matrix: (
+                AnnIndex.of(matrix, self._library) if self._library else DeviceProducts(matrix, self._device)
+            ),
         )
 
 

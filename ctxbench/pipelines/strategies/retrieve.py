@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import numpy as np
 
 from ctxbench.io.errors import ParameterError, check_choice, check_range, number_within, suggest
-from ctxbench.model.arrays import FactCodes, Float32Array, FloatArray, IntArray, Masks, ranges
+from ctxbench.model.arrays import FactCodes, Float32Array, FloatArray, IntArray, Masks, owners, ranges, starts
 from ctxbench.model.candidates import MARGIN, Candidates, Mode
 from ctxbench.model.items import ITEM_TYPES, TEXT_FIELDS, Catalog
 from ctxbench.model.requests import Batch, Query
@@ -29,7 +29,8 @@ from ctxbench.search.dense import (
     Proposer,
     by_best_pair,
     dense_index,
-    of_hits,
+    first_places,
+    places_in,
     products,
     query_vectors,
     ranked_by,
@@ -297,8 +298,19 @@ def best_of_items(hits: Sequence[Hits], matrix: ChunkMatrix, *, group: IntArray,
         group: shape (n_items,); of the items with the same number only the best is kept.
         depth: items kept a request.
     """
-    first = [np.unique(group[matrix.item[hit.row]], return_index=True)[1] for hit in hits]
-    return of_hits(hits, [np.sort(positions)[:depth].astype(np.int64) for positions in first], matrix)
+    start = starts(np.array([len(hit.row) for hit in hits], dtype=np.int64))
+    row, request = np.concatenate([hit.row for hit in hits]), owners(start)
+    best = np.flatnonzero(first_places(request, group[matrix.item[row]]))
+    best = best[places_in(request[best]) < depth]
+    return Candidates.build(
+        len(hits),
+        request[best],
+        matrix.item[row[best]],
+        score=np.concatenate([hit.score for hit in hits])[best],
+        chunk_rank=best - start[request[best]],
+        query_chunk=np.concatenate([hit.query_chunk for hit in hits])[best],
+        item_chunk=matrix.ordinal[row[best]],
+    )
 
 
 @dataclass(frozen=True)
@@ -420,17 +432,17 @@ class Servers(Strategy):
             return Candidates.empty(len(batch))
         server = FactCodes.of(item.server for item in batch.catalog).code
         hits = by_best_pair(query, resources.vectors, matrix, depth=len(batch.catalog))
-        top_hits, positions = zip(*(self._hits_of_best(hit, matrix, server) for hit in hits), strict=True)
-        return of_hits(top_hits, positions, matrix)
+        of_best = [self._hits_of_best(hit, matrix, server) for hit in hits]
+        return best_of_items(of_best, matrix, group=np.arange(len(server), dtype=np.int64), depth=self.depth)
 
-    def _hits_of_best(self, hits: Hits, matrix: ChunkMatrix, server: IntArray) -> tuple[Hits, IntArray]:
-        """A request's hits on the best servers, best first, and the first hit of each item."""
+    def _hits_of_best(self, hits: Hits, matrix: ChunkMatrix, server: IntArray) -> Hits:
+        """A request's hits on the best servers, best first."""
         item = matrix.item[hits.row]
-        first = _firsts(item)
+        first = np.flatnonzero(first_places(np.zeros_like(item), item))
         best = best_servers(server[item[first]], hits.score[first], servers=self.servers, pool=self.pool, top=self.top)
         of_item = server[item]
         mask = (of_item < 0) | np.isin(of_item, best)
-        return Hits(hits.row[mask], hits.query_chunk[mask], hits.score[mask]), _firsts(item[mask])[: self.depth]
+        return Hits(hits.row[mask], hits.query_chunk[mask], hits.score[mask])
 
 
 def best_servers(
@@ -456,11 +468,6 @@ def best_servers(
     pooled = np.bincount(group, value, len(number)) / np.bincount(group, minlength=len(number))
     last = np.partition(pooled, len(pooled) - servers)[len(pooled) - servers]
     return np.asarray(number[pooled >= last])
-
-
-def _firsts(item: IntArray) -> IntArray:
-    """The first index of each item, rising."""
-    return np.sort(np.unique(item, return_index=True)[1]).astype(np.int64)
 
 
 _TOGETHER = 256  # requests whose words are compared with the catalog's at once, to bound memory
