@@ -157,7 +157,7 @@ class Results:
             for selector in dataset.selectors
         }
         frame = pd.DataFrame(rows.values(), index=pd.MultiIndex.from_tuples(rows, names=["dataset", "selector"]))
-        return frame if len(self.summary.datasets) > 1 else frame.droplevel("dataset")
+        return self._with_recall(frame if len(self.summary.datasets) > 1 else frame.droplevel("dataset"))
 
     def per_query(self) -> pd.DataFrame:
         """Every metric by query, one row per dataset, selector and query; NaN where it does not apply to the query.
@@ -185,7 +185,14 @@ class Results:
             )
             for part in parts
         ]
-        return pd.concat(frames, ignore_index=True)
+        return self._with_recall(pd.concat(frames, ignore_index=True))
+
+    def _with_recall(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """A frame of figures, with the recall of approximate indexes by selector and dataset in its attributes."""
+        selectors = self.summary.manifest["selectors"].items()
+        if recalls := {name: about["index_recall"] for name, about in selectors if about.get("index_recall")}:
+            frame.attrs["index_recall"] = recalls
+        return frame
 
     def to_run(self, selector: str, dataset: str | None = None) -> pd.DataFrame:
         """The ranking of a selector as ir_measures takes it; metrics such as nDCG@10 are computed from it.
@@ -347,7 +354,7 @@ class Results:
             }
             for (dataset, compared, to, name), comparison in correct(uncorrected).items()
         ]
-        return make_frame(rows)
+        return self._with_recall(make_frame(rows))
 
     def explain(self, query: str, selector: str, *, dataset: str | None = None) -> pd.DataFrame:
         """Every candidate of a query: what was offered, and by which rule the others stayed out.

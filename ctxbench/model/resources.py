@@ -239,6 +239,10 @@ class Resources(Protocol):
     def get_or_create(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return the value stored under `key`, creating it at the first call."""
 
+    def vector_files(self, embedder: str) -> Any:  # noqa: ARG002
+        """Where many vectors by a resource `embedder` are kept, a `VectorFiles`; None: in memory, as of a store."""
+        return None
+
     def vectors(self, texts: Sequence[str], *, kind: TextKind = "query") -> Float32Array:
         """Unit vectors of `texts`, all of one kind, by the resource `embedder`, shape (n_texts, n_dimensions)."""
         return cast("Float32Array", self.get(EMBEDDER)(texts, kind=kind))
@@ -260,6 +264,30 @@ class Resources(Protocol):
             ParameterError: the counter is a file of counts, which knows whole items only.
         """
         return cast("IntArray", self.get("tokens").texts(texts))
+
+
+class WithinResources(Resources):
+    """Other resources as they are; a class derived from it changes some of them."""
+
+    def __init__(self, resources: Resources) -> None:
+        self.index = resources.index
+        self._resources = resources
+
+    def get(self, name: str) -> Any:
+        """As `Resources.get`."""
+        return self._resources.get(name)
+
+    def identity(self, name: str) -> str:
+        """As `Resources.identity`."""
+        return self._resources.identity(name)
+
+    def get_or_create(self, key: Hashable, make: Callable[[], T]) -> T:
+        """As `Resources.get_or_create`."""
+        return self._resources.get_or_create(key, make)
+
+    def vector_files(self, embedder: str) -> Any:
+        """As `Resources.vector_files`."""
+        return self._resources.vector_files(embedder)
 
 
 class Resource(Protocol):

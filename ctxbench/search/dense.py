@@ -8,13 +8,15 @@ in fewer bytes than float32, the margin grows by what these may be wrong by.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import threading
+from array import array
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import Any, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
@@ -25,24 +27,12 @@ from ctxbench.model.items import Catalog, Item
 from ctxbench.model.requests import Query
 from ctxbench.model.resources import EMBEDDER, Embed, Resources, index_over
 from ctxbench.search.chunking import DOCUMENTS, ItemChunking
-from ctxbench.search.embedders import ModelError
-from ctxbench.search.vector_files import VectorFile
+from ctxbench.search.embedders import ModelError, text_hash
+from ctxbench.search.vector_files import FEW, PART, ChunkMatrix, Proposer, VectorFiles, blocks, parts_of, row_dots
 
 GROUP = 16  # values of which the greatest is looked at first
 _LOWEST = np.finfo(np.float32).min  # any score is higher, but for -inf
 SMALL = 50_000_000  # multiplications below which a second BLAS thread costs more than it gives
-
-
-def parts_of(start: int, stop: int, size: int) -> Iterator[slice]:
-    """A range in slices of at most `size`, >= 1; one empty slice of an empty range."""
-    return (slice(first, min(first + size, stop)) for first in range(start, max(stop, start + 1), size))
-
-
-def row_dots(left: Float32Array | FloatArray, right: Float32Array | FloatArray) -> FloatArray:
-    """Dot products row by row in float64, shape (n,): bit-equal for equal rows, whatever the other rows are."""
-    products: FloatArray = right.astype(np.float64)
-    products *= left  # exact in either type: a product of float32 numbers fits float64
-    return np.asarray(np.add.reduce(products, axis=1))
 
 
 def multiply(left: Float32Array, right: Float32Array) -> Float32Array:
@@ -80,22 +70,9 @@ def _blas() -> Any:
     return ThreadpoolController()
 
 
-def blocks(start: IntArray, per_block: int) -> Iterator[tuple[int, int]]:
-    """Runs of requests that have at most `per_block` query chunks together (or are a single request)."""
-    first, n = 0, len(start) - 1
-    while first < n:
-        last = int(np.searchsorted(start, start[first] + per_block, side="right")) - 1
-        last = min(max(last, first + 1), n)
-        yield first, last
-        first = last
-
-
 T = TypeVar("T")
-FEW = 8  # where at most one chunk in so many may be found, these are copied, which is faster than a product of all
 BLOCK = 4_000_000  # cells of a product held at once: 16 MB
 MASKS = 64_000_000  # bytes of what the requests that are searched together may get
-_PAIRS_AT_ONCE = 1_024  # of which exact products are made: 3 MB in float64 at 384 dimensions
-PART = 8_192  # rows multiplied at once: with 64 query chunks, a product that fits a processor's cache
 
 
 def chunks_of(item: Item) -> tuple[str, ...]:
@@ -116,84 +93,20 @@ def dense_index(
     That of a catalog that extends another carries the other's vectors on. That of `original` is separate: it may lack
     chunks that could not be embedded.
     """
+
+    def make() -> DenseIndex:
+        files = None if original else resources.vector_files(embedder)
+        return DenseIndex(catalog, chunker=chunking, files=files)
+
     index: DenseIndex = index_over(
         catalog,
         resources,
         ("dense", chunking, original, embedder),
         over=chunking.over,
-        make=lambda: DenseIndex(catalog, chunker=chunking),
+        make=make,
         extend=lambda old: old.extended(catalog),
     )
     return index
-
-
-@dataclass(frozen=True, eq=False)
-class ChunkMatrix:
-    """Vectors of the chunks of some items, in catalog order.
-
-    Attributes:
-        vectors: shape (n_chunks, n_dimensions), float32.
-        item: catalog position of each chunk, shape (n_chunks,), rising.
-        ordinal: place of each chunk within its item, shape (n_chunks,).
-        first: row of the first chunk of each item that has any, shape (n_items_held,).
-        file: where the vectors are kept; None: in memory.
-    """
-
-    vectors: Float32Array
-    item: IntArray
-    ordinal: IntArray
-    first: IntArray
-    file: VectorFile | None = None
-
-    @classmethod
-    def of(cls, vectors: Float32Array, item: IntArray, ordinal: IntArray) -> ChunkMatrix:
-        """Take rows that are in catalog order."""
-        return cls(np.ascontiguousarray(vectors, dtype=np.float32), item, ordinal, np.flatnonzero(firsts(item)))
-
-    def select_rows(self, rows: IntArray) -> ChunkMatrix:
-        """Some of the rows, rising, in memory."""
-        return ChunkMatrix.of(self._rows(rows), self.item[rows], self.ordinal[rows])
-
-    @property
-    def error(self) -> float:
-        """How far a row that `parts` gives may be from the exact one, in Euclidean distance."""
-        return 0.0 if self.file is None else self.file.error
-
-    def parts(self, size: int = 0, *, exact: bool = False) -> Iterator[tuple[slice, Float32Array]]:
-        """The vectors of whole items, some at a time.
-
-        Args:
-            size: how many rows at most, but for an item with more; 0 = all, or of vectors in a file `PART`.
-            exact: not those that may be wrong by `error`.
-
-        Yields:
-            Rows of the matrix, and their vectors, which are there until the next are asked for; at least once.
-        """
-        if self.file is None and not 0 < size < len(self.item):
-            yield slice(0, len(self.item)), self.vectors
-            return
-        span = spans(self)
-        rows = (slice(int(span[first]), int(span[last])) for first, last in blocks(span, size or PART))
-        if self.file is None:
-            yield from ((part, self.vectors[part]) for part in rows)
-        else:
-            yield from self.file.parts(rows, exact=exact)
-
-    def dots(self, queries: Float32Array, chunk: IntArray, row: IntArray) -> FloatArray:
-        """Exact dot products of query chunks and rows, shape (n,): see `row_dots`."""
-        parts = parts_of(0, len(row), _PAIRS_AT_ONCE)
-        return np.concatenate([row_dots(queries[chunk[part]], self._rows(row[part])) for part in parts])
-
-    def _rows(self, rows: IntArray) -> Float32Array:
-        """Some of the rows, in any order, with repeats."""
-        if self.file is None:
-            return self.vectors[rows]
-        distinct, index = np.unique(rows, return_inverse=True)
-        return self.file.take(distinct)[index]
-
-    def by_chunk(self, of_items: BoolArray) -> BoolArray:
-        """Values of items, shape (n_items,), repeated for every chunk, shape (n_chunks,)."""
-        return of_items if len(self.first) == len(self.item) == len(of_items) else of_items[self.item]
 
 
 class _Room:
@@ -252,11 +165,23 @@ class DenseIndex:
     """Chunk vectors of one catalog. Nothing is embedded until an item is needed, and each item once.
 
     Threads may share an index: while one embeds, others that need further items wait for it.
+
+    Args:
+        catalog: the items.
+        chunker: the chunks of an item.
+        files: where the vectors are kept if they are many and most items are needed at once; None: in memory.
     """
 
-    def __init__(self, catalog: Catalog, *, chunker: Callable[[Item], Sequence[str]] = chunks_of) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        *,
+        chunker: Callable[[Item], Sequence[str]] = chunks_of,
+        files: VectorFiles | None = None,
+    ) -> None:
         self._catalog = catalog
         self._chunker = chunker
+        self._files = files
         self._embedded = _Embedded(np.zeros(len(catalog), dtype=np.bool_))
         self._made: dict[Hashable, tuple[ChunkMatrix, Any]] = {}
         self._lock = threading.Lock()
@@ -265,9 +190,11 @@ class DenseIndex:
         """The index of a catalog that begins with the items of this one, with all vectors held here.
 
         Both share them: what either needs behind the last is added without a copy, as long as the other has not gone on
-        there first.
+        there first. Vectors in files are not carried on: they are in the store.
         """
-        index, embedded = DenseIndex(catalog, chunker=self._chunker), self._embedded
+        index, embedded = DenseIndex(catalog, chunker=self._chunker, files=self._files), self._embedded
+        if embedded.matrix is not None and embedded.matrix.file is not None:
+            return index
         added = np.zeros(len(catalog) - len(embedded.is_embedded), dtype=np.bool_)
         index._embedded = embedded._replace(is_embedded=np.append(embedded.is_embedded, added))
         return index
@@ -308,17 +235,56 @@ class DenseIndex:
         """What is embedded once the items at some positions are, too, none of which is yet."""
         is_embedded = self._embedded.is_embedded.copy()
         is_embedded[positions] = True
-        rows = [(int(p), n, text) for p in positions for n, text in enumerate(self._chunker(self._catalog[int(p)]))]
+        chunks = self._chunks(positions.tolist())
+        rows = list(itertools.islice(chunks, self._files.rows(embed) if self._files is not None else 0))
+        if self._files is not None and 2 * len(positions) >= len(is_embedded) and (first := next(chunks, None)):
+            if (matrix := self._in_files(self._files, embed)) is not None:
+                return _Embedded(np.ones_like(is_embedded), matrix)
+            rows.append(first)
+        rows += chunks
         rows_embedded, vectors = _embedded([text for _, _, text in rows], embed, skip_failed)
         if not rows_embedded:
             return self._embedded._replace(is_embedded=is_embedded)
         item = np.array([rows[k][0] for k in rows_embedded], dtype=np.int64)
         ordinal = np.array([rows[k][1] for k in rows_embedded], dtype=np.int64)
+        self._require_finite(vectors, item, ordinal)
+        return _Embedded(is_embedded, *self._put(item, ordinal, vectors))
+
+    def _chunks(self, positions: Iterable[int]) -> Iterator[tuple[int, int, str]]:
+        """Position of the item, place within it, and text of the chunks of some items."""
+        return ((p, n, text) for p in positions for n, text in enumerate(self._chunker(self._catalog[p])))
+
+    def _require_finite(self, vectors: Float32Array, item: IntArray, ordinal: IntArray) -> None:
         broken = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
         if len(broken):
             where = self._catalog[int(item[broken[0]])].id
             raise EmbeddingError(f"the vector of chunk {int(ordinal[broken[0]])} of item {where} holds NaN or infinity")
-        return _Embedded(is_embedded, *self._put(item, ordinal, vectors))
+
+    def _in_files(self, files: VectorFiles, embed: Embed) -> ChunkMatrix | None:
+        """The vectors of all items in files; None where these cannot be had, or an item cannot be embedded."""
+        item, ordinal, key = array("q"), array("q"), hashlib.sha256(files.maker.encode())
+        for position, number, text in self._chunks(range(len(self._catalog))):
+            item.append(position)
+            ordinal.append(number)
+            key.update(text_hash(text))
+        item_of, ordinal_of = np.array(item, dtype=np.int64), np.array(ordinal, dtype=np.int64)
+
+        def vectors() -> Iterator[Float32Array]:
+            texts = (text for *_, text in self._chunks(range(len(self._catalog))))
+            for rows in parts_of(0, len(item), PART):
+                part = embed([*itertools.islice(texts, rows.stop - rows.start)], kind="item")
+                self._require_finite(part, item_of[rows], ordinal_of[rows])
+                yield part
+
+        try:
+            file = files.open(key.hexdigest()[:32], len(item), vectors)
+        except EmbeddingError as error:
+            if isinstance(error, ModelError):
+                raise
+            return None  # nobody may need that item
+        if file is None:
+            return None
+        return ChunkMatrix(file.vectors, item_of, ordinal_of, np.flatnonzero(firsts(item_of)), file)
 
     def _put(self, item: IntArray, ordinal: IntArray, vectors: Float32Array) -> tuple[ChunkMatrix, _Room]:
         """The matrix with further rows, which are in catalog order, and its room."""
@@ -375,76 +341,47 @@ class Hits:
     score: FloatArray
 
 
-class Proposer(Protocol):
-    """Proposes chunks that a search by best pairs scores exactly: an approximate index, or a product on a GPU."""
-
-    @property
-    def matrix(self) -> ChunkMatrix:
-        """The chunks that it is of."""
-
-    def rows(
-        self, queries: Float32Array, start: IntArray, eligible: Masks, *, depth: int, weight: FloatArray
-    ) -> Iterator[IntArray | None]:
-        """Propose chunks for each request; the arguments are those of `search`.
-
-        Yields:
-            Rows of the matrix, rising, each of an item that the request may get; None = all of them must be searched.
-        """
-
-
 def by_best_pair(
     query: Query, embed: Embed, matrix: ChunkMatrix, *, depth: int, proposer: Proposer | None = None
 ) -> Iterator[Hits]:
     """The chunks nearest to each request; chunks that a request repeats are embedded and searched once.
 
-    Args:
-        query, embed, matrix: what is searched for, by which vectors, and where.
-        depth: as of `search`.
-        proposer: of the same matrix; the nearest are found among what it proposes. None = among all.
+    With a `proposer` of the same matrix they are the nearest of those that it proposes.
     """
     distinct, chunk = query.distinct
     queries, eligible, weight = query_vectors(distinct, embed, matrix), distinct.batch.eligible, distinct.weight
-    if proposer is None:
-        results = _search_allowed(queries, distinct.start, eligible, matrix, depth=depth, weight=weight)
-    else:
-        results = _search_proposed(queries, distinct.start, eligible, proposer, depth=depth, weight=weight)
-    for request, hits in enumerate(results):
-        yield replace(hits, query_chunk=chunk[distinct.start[request] + hits.query_chunk])
+    proposed: Iterable[IntArray | None] = itertools.repeat(None, len(eligible))
+    if proposer is not None:
+        require_finite(queries)
+        proposed = proposer.rows(queries, distinct.start, eligible, depth=depth, weight=weight)
+    rows_of = [*proposed]
+    rest = np.array([request for request, rows in enumerate(rows_of) if rows is None], dtype=np.int64)
+    searched = _search_all(distinct, queries, rest, matrix, depth=depth)
+    for request, rows in enumerate(rows_of):
+        mine = slice(int(distinct.start[request]), int(distinct.start[request + 1]))
+        if rows is None:
+            hits = next(searched)
+        elif not len(rows):
+            hits = Hits(_NONE, _NONE, np.empty(0, dtype=np.float64))
+        else:
+            block = _Block(queries[mine], weight[mine], np.array([0, mine.stop - mine.start]), depth)
+            hits = next(block.hits(matrix.select_rows(rows), [_ANY]))
+            hits = replace(hits, row=rows[hits.row])
+        yield replace(hits, query_chunk=chunk[mine.start + hits.query_chunk])
 
 
-def _search_allowed(
-    queries: Float32Array, start: IntArray, eligible: Masks, matrix: ChunkMatrix, *, depth: int, weight: FloatArray
+def _search_all(
+    query: Query, queries: Float32Array, requests: IntArray, matrix: ChunkMatrix, *, depth: int
 ) -> Iterator[Hits]:
-    """As `search`, over a copy of the chunks that any request may get where these are few."""
+    """As `search` of some requests, over a copy of the chunks that any of them may get where these are few."""
+    length = np.diff(query.start)[requests]
+    chunks, eligible = ranges(query.start[requests], length), query.batch.eligible.select_requests(requests)
     required = matrix.by_chunk(eligible.any())
-    if np.count_nonzero(required) * FEW > len(required):
-        yield from search(queries, start, eligible, matrix, depth=depth, weight=weight)
-        return
-    rows = np.flatnonzero(required)
-    for hits in search(queries, start, eligible, matrix.select_rows(rows), depth=depth, weight=weight):
-        yield replace(hits, row=rows[hits.row])
-
-
-def _search_proposed(
-    queries: Float32Array, start: IntArray, eligible: Masks, proposer: Proposer, *, depth: int, weight: FloatArray
-) -> Iterator[Hits]:
-    """As `search`, among the rows that are proposed for each request, or among all where none are."""
-    require_finite(queries)
-    proposed = [*proposer.rows(queries, start, eligible, depth=depth, weight=weight)]
-    rest = np.array([request for request, rows in enumerate(proposed) if rows is None], dtype=np.int64)
-    length = np.diff(start)[rest]
-    chunks, masks = ranges(start[rest], length), eligible.select_requests(rest)
-    searched = _search_allowed(
-        queries[chunks], starts(length), masks, proposer.matrix, depth=depth, weight=weight[chunks]
-    )
-    for request, rows in enumerate(proposed):
-        if rows is None or not len(rows):
-            yield next(searched) if rows is None else Hits(_NONE, _NONE, np.empty(0, dtype=np.float64))
-            continue
-        mine = slice(int(start[request]), int(start[request + 1]))
-        block = _Block(queries[mine], weight[mine], np.array([0, mine.stop - mine.start]), depth)
-        hits = next(block.hits(proposer.matrix.select_rows(rows), [_ANY]))
-        yield replace(hits, row=rows[hits.row])
+    is_sparse = np.count_nonzero(required) * FEW <= len(required)
+    rows = np.flatnonzero(required) if is_sparse else _NONE
+    searched = matrix.select_rows(rows) if is_sparse else matrix
+    for hits in search(queries[chunks], starts(length), eligible, searched, depth=depth, weight=query.weight[chunks]):
+        yield replace(hits, row=rows[hits.row]) if is_sparse else hits
 
 
 def query_vectors(query: Query, embed: Embed, matrix: ChunkMatrix) -> Float32Array:
@@ -734,11 +671,6 @@ class BestPairs:
     score: FloatArray
     left: IntArray
     right: IntArray
-
-
-def spans(matrix: ChunkMatrix) -> IntArray:
-    """CSR starts of the chunks of the items held, shape (n_held + 1,)."""
-    return np.append(matrix.first, len(matrix.item)).astype(np.int64)
 
 
 def heads(matrix: ChunkMatrix) -> ChunkMatrix:

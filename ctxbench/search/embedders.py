@@ -33,10 +33,11 @@ from ctxbench.io.errors import (
     check_range,
     suggest,
 )
-from ctxbench.io.files import Closing, cache_dir
+from ctxbench.io.files import Closing, cache_dir, remove
 from ctxbench.model import registry
 from ctxbench.model.arrays import BoolArray, Float32Array
 from ctxbench.model.resources import TextKind, read_spec
+from ctxbench.search.vector_files import FOLDER
 
 OnDone: TypeAlias = Callable[[int, Float32Array], None]
 
@@ -271,6 +272,12 @@ class Vectors:
         """Who made the vectors."""
         return self._embedder.identity
 
+    @property
+    def folder(self) -> Path | None:
+        """Where files of many vectors are kept beside the store; None where there is no store that can be written."""
+        store = self._store
+        return store.matrices if isinstance(store, VectorStore) and store.writable and self.limit is None else None
+
     def get(self, texts: Sequence[str], *, kind: TextKind = "query") -> Float32Array:
         """Return the vectors of texts.
 
@@ -473,6 +480,11 @@ class VectorStore(Closing):
         """Whether `add` can store anything. A file in a read-only place can still be read."""
         return self._rows.writable
 
+    @property
+    def matrices(self) -> Path:
+        """The folder of files of many vectors; see `ctxbench.search.vector_files`."""
+        return self.path.parent / FOLDER
+
     def look_up(self, texts: Sequence[str]) -> tuple[BoolArray, Float32Array]:
         """Find the vectors of texts. One that is not what was stored is not there.
 
@@ -518,6 +530,7 @@ class VectorStore(Closing):
         texts = [*texts]
         stored_texts = {*texts, *(s for kind in KINDS for s in self.identity.stored_texts(texts, kind))}
         self._rows.remove(map(text_hash, stored_texts))
+        remove(self.matrices)
 
     def __len__(self) -> int:
         return len(self._rows)

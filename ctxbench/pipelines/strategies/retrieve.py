@@ -24,9 +24,7 @@ from ctxbench.model.strategies import FirstN, Strategy, later
 from ctxbench.search.chunking import DOCUMENTS, ItemChunking, chunk_rule
 from ctxbench.search.dense import (
     DEPTH,
-    ChunkMatrix,
     Hits,
-    Proposer,
     by_best_pair,
     dense_index,
     first_places,
@@ -34,9 +32,9 @@ from ctxbench.search.dense import (
     products,
     query_vectors,
     ranked_by,
-    row_dots,
 )
 from ctxbench.search.embedders import embedder_text
+from ctxbench.search.vector_files import ChunkMatrix, Proposer, row_dots
 from ctxbench.search.word_index import VARIANTS, Bm25fIndex, Bm25Index, WordIndex, bm25_index, query_words
 from ctxbench.search.words import FIELDS, FUZZY_FIELDS, FuzzyIndex, WordRule
 
