@@ -21,16 +21,17 @@ from ctxbench.evaluation.experiment import code_hash, git_commit, versions
 from ctxbench.evaluation.inputs import Prepared, count_tokens, manifest
 from ctxbench.evaluation.metric_kernels import Joined
 from ctxbench.evaluation.metrics import FORBIDDEN_OFFERED, Metric, evaluate, forbidden_counts, unavailable
-from ctxbench.evaluation.run_folder import MEANING, RunFolder, content_key, timing
+from ctxbench.evaluation.run_folder import MEANING, RunFolder, content_key, estimate_dict, timing
+from ctxbench.evaluation.statistics import estimate
 from ctxbench.io.console import ProgressListener, silent
 from ctxbench.io.errors import Message, StorageError
 from ctxbench.io.workers import Workers, content, open_pool
 from ctxbench.model.arrays import Evidence, FloatArray
-from ctxbench.model.requests import Batch
-from ctxbench.model.resources import EMBEDDER
+from ctxbench.model.requests import Batch, with_own_vectors
+from ctxbench.model.resources import EMBEDDER, INDEX
 from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.search.dense import chunks_of
-from ctxbench.search.resources import LocalResources, add_vectors
+from ctxbench.search.resources import ExactSearch, LocalResources, add_vectors
 from ctxbench.selectors.external import External, FileSelector, is_ours, is_sendable
 from ctxbench.selectors.selector import PipelineSelector, Selector, SizeMatched, offered_sizes
 
@@ -398,6 +399,9 @@ class DatasetRun(DatasetSelectors):
         """The notes of a selector on the run, and answers that belong to no query of the dataset."""
         notes = dict(answers.notes)
         selector = self.selectors[name]
+        ranking = selector.ranking if isinstance(selector, SizeMatched) else selector
+        if isinstance(ranking, PipelineSelector) and self.resources.index.ann and "index_recall" not in notes:
+            notes["index_recall"] = index_recall(ranking, self.dataset, seed=self.prepared.experiment.seed)
         if isinstance(selector, FileSelector):  # a slice alone cannot tell
             notes |= self._not_measured(selector.unknown([query.id for query in self.dataset.queries]))
         return {key: value for key, value in notes.items() if value}
@@ -565,6 +569,43 @@ class Workload:
         self._results = results
 
 
+RECALL_AT = 20  # items of a query that an approximate index is compared with exact search on, at most
+RECALL_QUERIES = 200  # on how many queries, at most
+
+
+def index_recall(selector: PipelineSelector, dataset: Dataset, *, seed: int) -> dict[str, Any]:
+    """Measure how much of what exact search finds a selector's approximate index finds.
+
+    Args:
+        selector: a pipeline over resources with an approximate index.
+        dataset: whose requests are searched for.
+        seed: of the sample of `RECALL_QUERIES` requests.
+
+    Returns:
+        `index`, the library; `k`, the smaller of `RECALL_AT` and the depth of the search; and the mean over requests of
+        the share of exact search's best k items that are among the best k found, with its interval, as `estimate_dict`.
+        Of several searches in the pipeline the worst. Empty where none uses the index.
+    """
+    requests, resources = dataset.requests(), selector.resources
+    sample = np.sort(np.random.default_rng(seed).permutation(len(requests))[:RECALL_QUERIES])
+    steps = [step for step in selector.pipeline.steps() if INDEX in step.uses and step.kind == "retrieve"]
+    if not steps:
+        return {}
+    batch = Batch.of(dataset.catalog, [requests[row] for row in sample.tolist()])
+    query = with_own_vectors(selector.pipeline.analyse.call(batch, resources))
+    measured_steps = []
+    for step in steps:
+        k = min(RECALL_AT, *step.depths)
+        found, exact = (step.call(query, source) for source in (resources, ExactSearch(resources)))
+        best = [
+            [set(table.item[table.start[row] : table.start[row + 1]][:k].tolist()) for row in range(len(batch))]
+            for table in (found, exact)
+        ]
+        shares = [len(near & nearest) / len(nearest) for near, nearest in zip(*best, strict=True) if nearest]
+        measured_steps.append({"index": resources.index.ann, "k": k, **estimate_dict(estimate(shares, scale="share"))})
+    return min(measured_steps, key=lambda entry: entry["value"] or 0.0)
+
+
 def with_forbidden(metrics: Sequence[Metric], dataset: Dataset) -> tuple[Metric, ...]:
     """Add `forbidden_offered` to some metrics where queries of a dataset have forbidden items."""
     return tuple(dict.fromkeys([*metrics, FORBIDDEN_OFFERED])) if dataset.forbidden else tuple(metrics)
@@ -690,7 +731,11 @@ def run(
                     timings.setdefault(name, {})[made_now] = row
             errors |= {f"{name}, {s}": n for s in selectors if (n := store.error_count(name, s))}
         store.save_timings(timings, made=n_made > 0, experiment_folder=prepared.experiment.base)
-        store.write("manifest.json", manifest(prepared, selectors, commit=commit))
+        described_run = manifest(prepared, selectors, commit=commit)
+        for name, entry in described_run["selectors"].items() if prepared.experiment.index.ann else ():
+            recalls = {dataset: store.notes(dataset, name).get("index_recall") for dataset in prepared.datasets}
+            entry["index_recall"] = {dataset: recall for dataset, recall in recalls.items() if recall}
+        store.write("manifest.json", described_run)
     return RunReport(
         folder=folder,
         made=n_made,

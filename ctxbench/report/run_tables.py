@@ -290,10 +290,20 @@ class ComparisonTable:
 
 
 def selector_titles(manifest: Mapping[str, Any]) -> dict[str, str]:
-    """The titles of a run's selectors, by name."""
+    """The titles of a run's selectors, by name; one with an approximate index has its recall in it."""
     return {
-        name: wording.selector_title(name, about.get("shipped", "")) for name, about in manifest["selectors"].items()
+        name: f"{wording.selector_title(name, about.get('shipped', ''))}{_recall_title(about.get('index_recall'))}"
+        for name, about in manifest["selectors"].items()
     }
+
+
+def _recall_title(recalls: Mapping[str, Mapping[str, Any]] | None) -> str:
+    """` (faiss, recall@20 0.97 to 0.99)`: the lowest and highest recall of an index over datasets; empty without."""
+    if not recalls:
+        return ""
+    (index, k), *_ = {(recall["index"], recall["k"]) for recall in recalls.values()}
+    values = sorted({wording.recall(recall["value"]) for recall in recalls.values()})
+    return f" ({index}, recall@{k} {' to '.join(dict.fromkeys((values[0], values[-1])))})"
 
 
 def with_titles(summary: RunSummary) -> RunSummary:
@@ -302,7 +312,12 @@ def with_titles(summary: RunSummary) -> RunSummary:
     if all(name == title for name, title in titles.items()):
         return summary
     described = {
-        titles[name]: {**about, "shipped": "", "like": titles.get(about.get("like"), about.get("like"))}
+        titles[name]: {
+            **about,
+            "shipped": "",
+            "index_recall": None,
+            "like": titles.get(about.get("like"), about.get("like")),
+        }
         for name, about in summary.manifest["selectors"].items()
     }
     experiment = {**summary.manifest["experiment"], "compare_to": titles[summary.compare_to]}
@@ -356,7 +371,9 @@ def about_selector(manifest: Mapping[str, Any], name: str) -> tuple[str, str]:
     values = ", ".join(f"{key} {value_text(value)}" for key, value in described.get("values", {}).items())
     if described.get("like"):  # then its own size counts for nothing
         values = f"as many items as {described['like']}"
-    return about, values
+    recalls = (described.get("index_recall") or {}).items()
+    notes = (f"{dataset}: {note_text('index_recall', recall)}" for dataset, recall in recalls)
+    return "; ".join(filter(None, [about, *notes])), values
 
 
 def _columns(summary: RunSummary, dataset: DatasetSummary, every_metric: bool) -> tuple[Column, ...]:
@@ -606,6 +623,10 @@ def note_text(name: str, value: Any) -> str:
     """A selector's note on its answers as text; unknown notes as they are."""
     if name in _LISTS and isinstance(value, list):
         return f"{_LISTS[name]} {wording.listed([wording.named(str(entry)) for entry in value])}"
+    if name == "index_recall":
+        share, low, high = (wording.recall(value[key]) for key in ("value", "low", "high"))
+        sample = f"against exact search on {count(value['n'], 'query', 'queries')}"
+        return f"its approximate index ({value['index']}) has recall@{value['k']} {share} ({low} to {high}), {sample}"
     if name in _NOTES and isinstance(value, int):
         words = _NOTES[name]
         first = words.split(" ", 1)[0]

@@ -40,6 +40,7 @@ from ctxbench.report.run_tables import (
     comparison_table,
     glance,
     judged_note,
+    note_text,
     run_answer,
     selector_titles,
     table_notes,
@@ -651,7 +652,7 @@ def figures_csv(summary: RunSummary) -> str:
     """Means with their 95% intervals, and the comparison with the run's baseline on the headline metrics.
 
     `p_holm_at_floor` says that p is an upper bound. Shares are 0 to 1; figures have ten digits. One that does not apply
-    is an empty field, with the reason in `note`.
+    is an empty field, with the reason in `note`, which also has the recall of an approximate index.
     """
     out = io.StringIO()
     writer = csv.DictWriter(out, HEAD, restval="", lineterminator="\n")
@@ -663,6 +664,7 @@ def figures_csv(summary: RunSummary) -> str:
                 "selector": selector.selector,
                 "errors": selector.errors,
                 "queries": selector.queries,
+                "note": note_text("index_recall", recall) if (recall := selector.notes.get("index_recall")) else "",
             }
             for metric, estimate in selector.estimates.items():
                 compared = _compared(selector.against.get(metric), summary.compare_to)

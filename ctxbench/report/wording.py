@@ -201,6 +201,11 @@ def selector_title(name: str, shipped: str) -> str:
     return f"{name} (= {shipped}, shipped)" if shipped and shipped != name else name
 
 
+def recall(value: float | None) -> str:
+    """The recall of an approximate index, 0 to 1, rounded down to three digits: 1.000 is said of no other."""
+    return NONE if value is None else f"{math.floor(1000 * value + 1e-9) / 1000:.3f}"
+
+
 def named(name: str) -> str:
     """A name for use inside a sentence: U+FFFD for what would break the line or turn the sentence around."""
     return one_line(name)

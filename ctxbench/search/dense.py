@@ -14,21 +14,31 @@ import threading
 from array import array
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
 from ctxbench.io.errors import EmbeddingError
-from ctxbench.model.arrays import BoolArray, Float32Array, FloatArray, IntArray, Masks, firsts, owners, starts
+from ctxbench.model.arrays import BoolArray, Float32Array, FloatArray, IntArray, Masks, firsts, owners, ranges, starts
 from ctxbench.model.candidates import MARGIN, Candidates
 from ctxbench.model.items import Catalog, Item
 from ctxbench.model.requests import Query
 from ctxbench.model.resources import EMBEDDER, Embed, Resources, index_over
 from ctxbench.search.chunking import DOCUMENTS, ItemChunking
 from ctxbench.search.embedders import ModelError, text_hash
-from ctxbench.search.vector_files import PART, WHOLE, ChunkMatrix, VectorFiles, blocks, parts_of, row_dots
+from ctxbench.search.vector_files import (
+    FEW,
+    PART,
+    WHOLE,
+    ChunkMatrix,
+    Proposer,
+    VectorFiles,
+    blocks,
+    parts_of,
+    row_dots,
+)
 
 GROUP = 16  # values of which the greatest is looked at first
 _LOWEST = np.finfo(np.float32).min  # any score is higher, but for -inf
@@ -71,7 +81,6 @@ def _blas() -> Any:
 
 
 T = TypeVar("T")
-FEW = 8  # where at most one chunk in so many may be found, these are copied, which is faster than a product of all
 BLOCK = 4_000_000  # cells of a product held at once: 16 MB
 MASKS = 64_000_000  # bytes of what the requests that are searched together may get
 
@@ -344,20 +353,47 @@ class Hits:
     score: FloatArray
 
 
-def by_best_pair(query: Query, embed: Embed, matrix: ChunkMatrix, *, depth: int) -> Iterator[Hits]:
-    """The chunks nearest to each request; chunks that a request repeats are embedded and searched once."""
+def by_best_pair(
+    query: Query, embed: Embed, matrix: ChunkMatrix, *, depth: int, proposer: Proposer | None = None
+) -> Iterator[Hits]:
+    """The chunks nearest to each request; chunks that a request repeats are embedded and searched once.
+
+    With a `proposer` of the same matrix they are the nearest of those that it proposes.
+    """
     distinct, chunk = query.distinct
-    eligible = distinct.batch.eligible
+    queries, eligible, weight = query_vectors(distinct, embed, matrix), distinct.batch.eligible, distinct.weight
+    proposed: Iterable[IntArray | None] = itertools.repeat(None, len(eligible))
+    if proposer is not None:
+        require_finite(queries)
+        proposed = proposer.rows(queries, distinct.start, eligible, depth=depth, weight=weight)
+    rows_of = [*proposed]
+    rest = np.array([request for request, rows in enumerate(rows_of) if rows is None], dtype=np.int64)
+    searched = _search_all(distinct, queries, rest, matrix, depth=depth)
+    for request, rows in enumerate(rows_of):
+        mine = slice(int(distinct.start[request]), int(distinct.start[request + 1]))
+        if rows is None:
+            hits = next(searched)
+        elif not len(rows):
+            hits = Hits(_NONE, _NONE, np.empty(0, dtype=np.float64))
+        else:
+            block = _Block(queries[mine], weight[mine], np.array([0, mine.stop - mine.start]), depth)
+            hits = next(block.hits(matrix.select_rows(rows), [_ANY]))
+            hits = replace(hits, row=rows[hits.row])
+        yield replace(hits, query_chunk=chunk[mine.start + hits.query_chunk])
+
+
+def _search_all(
+    query: Query, queries: Float32Array, requests: IntArray, matrix: ChunkMatrix, *, depth: int
+) -> Iterator[Hits]:
+    """As `search` of some requests, over a copy of the chunks that any of them may get where these are few."""
+    length = np.diff(query.start)[requests]
+    chunks, eligible = ranges(query.start[requests], length), query.batch.eligible.select_requests(requests)
     required = matrix.by_chunk(eligible.any())
     is_sparse = np.count_nonzero(required) * FEW <= len(required)
     rows = np.flatnonzero(required) if is_sparse else _NONE
     searched = matrix.select_rows(rows) if is_sparse else matrix
-    queries = query_vectors(distinct, embed, searched)
-    results = search(queries, distinct.start, eligible, searched, depth=depth, weight=distinct.weight)
-    for request, hits in enumerate(results):
-        yield Hits(
-            rows[hits.row] if is_sparse else hits.row, chunk[distinct.start[request] + hits.query_chunk], hits.score
-        )
+    for hits in search(queries[chunks], starts(length), eligible, searched, depth=depth, weight=query.weight[chunks]):
+        yield replace(hits, row=rows[hits.row]) if is_sparse else hits
 
 
 def query_vectors(query: Query, embed: Embed, matrix: ChunkMatrix) -> Float32Array:
@@ -586,6 +622,7 @@ def products(queries: Float32Array, start: IntArray, matrix: ChunkMatrix) -> Ite
 
 
 _NONE = np.empty(0, dtype=np.int64)
+_ANY = np.ones(1, dtype=np.bool_)  # the mask of a request that may get every chunk of a matrix
 
 
 _ROWS_AT_ONCE = 8_192  # rows multiplied at once: 50 MB in float64 at 384 dimensions

@@ -19,7 +19,7 @@ from ctxbench.model.arrays import FactCodes, Float32Array, FloatArray, IntArray,
 from ctxbench.model.candidates import MARGIN, Candidates, Mode
 from ctxbench.model.items import ITEM_TYPES, TEXT_FIELDS, Catalog
 from ctxbench.model.requests import Batch, Query
-from ctxbench.model.resources import EMBEDDER, Embed, Resources, index_over, row_over
+from ctxbench.model.resources import EMBEDDER, INDEX, Embed, Resources, index_over, row_over
 from ctxbench.model.strategies import FirstN, Strategy, later
 from ctxbench.search.chunking import DOCUMENTS, ItemChunking, chunk_rule
 from ctxbench.search.dense import (
@@ -34,7 +34,7 @@ from ctxbench.search.dense import (
     ranked_by,
 )
 from ctxbench.search.embedders import embedder_text
-from ctxbench.search.vector_files import ChunkMatrix, row_dots
+from ctxbench.search.vector_files import ChunkMatrix, Proposer, row_dots
 from ctxbench.search.word_index import VARIANTS, Bm25fIndex, Bm25Index, WordIndex, bm25_index, query_words
 from ctxbench.search.words import FIELDS, FUZZY_FIELDS, FuzzyIndex, WordRule
 
@@ -231,8 +231,9 @@ class Dense(Strategy):
 
     @property
     def uses(self) -> tuple[str, ...]:
-        """The embedder."""
-        return (f"{EMBEDDER}:{embedder_text(self.embedder)}" if self.embedder else EMBEDDER,)
+        """The embedder, then the index where it may be an approximate one: where items score as their best pairs."""
+        embedder = f"{EMBEDDER}:{embedder_text(self.embedder)}" if self.embedder else EMBEDDER
+        return (embedder, INDEX) if self.pooling.by_best_pair and not self.original else (embedder,)
 
     def check(self, catalog: Catalog, resources: Resources) -> None:
         """Check that the embedder is known.
@@ -240,7 +241,7 @@ class Dense(Strategy):
         Raises:
             UserError: there is none of that name.
         """
-        resources.identity(*self.uses)
+        resources.identity(self.uses[0])
 
     @cached_property
     def chunking(self) -> ItemChunking:
@@ -257,19 +258,23 @@ class Dense(Strategy):
         batch = query.batch
         asking = np.diff(query.start) > 0
         mask = batch.eligible.any(asking | self.original)
-        (embedder,) = self.uses
+        embedder, *proposers = self.uses
+        searching = resources.get(INDEX) if proposers else None
+        if searching is not None and searching.approximate and mask.any():  # of all items, whichever are needed first
+            mask = np.ones(len(batch.catalog), dtype=np.bool_)
         embed: Embed = resources.get(embedder) if self.embedder else resources.vectors
         index = dense_index(batch.catalog, resources, chunking=self.chunking, original=self.original, embedder=embedder)
         matrix = index.matrix(mask, embed, skip_failed=self.original)
         if matrix is None or not asking.any() or not mask.any():
             return Candidates.empty(len(batch))
-        hits = self._search(query, embed, matrix)
+        proposer = None if searching is None else searching.proposer(index)
+        hits = self._search(query, embed, matrix, proposer)
         group = joined_keys(batch.catalog) if self.original else np.arange(len(batch.catalog), dtype=np.int64)
         return best_of_items(list(hits), matrix, group=group, depth=self.depth)
 
-    def _search(self, query: Query, embed: Embed, matrix: ChunkMatrix) -> Iterator[Hits]:
+    def _search(self, query: Query, embed: Embed, matrix: ChunkMatrix, proposer: Proposer | None) -> Iterator[Hits]:
         if self.pooling.by_best_pair:
-            return by_best_pair(query, embed, matrix, depth=self.depth)
+            return by_best_pair(query, embed, matrix, depth=self.depth, proposer=proposer)
         queries = query_vectors(query, embed, matrix)
         eligible, weight = query.batch.eligible, query.weight
         return self.pooling.search(queries, query.start, eligible, matrix, depth=self.depth, weight=weight)
