@@ -51,8 +51,8 @@ from ctxbench.model.strategies import Step
 from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.report import tuning_document
 from ctxbench.report.charts import compact, ink, lines, mark_numbers
+from ctxbench.report.document import axis_title
 from ctxbench.report.tuning_tables import advice, all_advice, console_table, setting_text
-from ctxbench.report.wording import axis_title
 from ctxbench.selectors.external import External, FileSelector
 from ctxbench.selectors.selector import EXTERNAL_KINDS, ExternalRun
 from ctxbench.tuning.domains import definition_of

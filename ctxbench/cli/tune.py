@@ -28,7 +28,7 @@ from ctxbench.io.files import cache_dir, read_text
 from ctxbench.model.requests import Batch
 from ctxbench.pipelines.fits import KINDS, LINEAR, PROBABILITY, WEIGHTS, Fit, read_calibrations, write_calibrations
 from ctxbench.pipelines.pipeline import Pipeline
-from ctxbench.report import wording
+from ctxbench.report import document
 from ctxbench.report.pages import refuse_foreign_tables
 from ctxbench.report.tuning_document import write_markdown, write_report
 from ctxbench.report.tuning_tables import advice, console_table
@@ -682,8 +682,8 @@ def next_step_line(step: NextStep, folder: str) -> str:
     if step.gain is None or step.action != "calibrate":
         return f"next: {command}" + (f" (gain not measured: {step.why})" if step.why else "")
     gain = (
-        f"completeness {wording.signed(COMPLETE, step.gain.difference)} points on {step.gain.n:,} held-out requests, "
-        f"{1 - step.gain.alpha:.0%} CI {wording.difference_interval(COMPLETE, step.gain)}"
+        f"completeness {document.signed(COMPLETE, step.gain.difference)} points on {step.gain.n:,} held-out requests, "
+        f"{1 - step.gain.alpha:.0%} CI {document.difference_interval(COMPLETE, step.gain)}"
     )
     if step.tokens is not None:
         gain += f"; {step.tokens.other:,.0f} prompt tokens a request, {step.tokens.base:,.0f} before"
