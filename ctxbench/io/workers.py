@@ -135,17 +135,19 @@ class OptionalPool(Closing):
 
     Args:
         workers: where units run; by default in this process.
+        versions: as for `open_pool`.
     """
 
-    def __init__(self, workers: Workers = Workers(jobs=1)) -> None:
-        self._workers = workers
+    def __init__(self, workers: Workers | None = None, versions: Callable[[], Versions] = dict) -> None:
+        self._workers, self._versions = workers or Workers(jobs=1), versions
         self._pool: Pool | None = None
 
     def for_work(self, seconds: float) -> Pool | None:
         """The pool for so many seconds of estimated work; None = do it in this process."""
         workers = self._workers
         if self._pool is None and (workers.on or workers.processes(seconds) > 1):
-            self._pool = open_pool(workers if workers.on else replace(workers, jobs=workers.processes(seconds)))
+            jobs = workers.jobs if workers.on else workers.processes(seconds)
+            self._pool = open_pool(replace(workers, jobs=jobs), self._versions)
         return self._pool
 
     def map(self, function: Callable[[U], R], units: Sequence[U], *, seconds: float) -> list[R]:
