@@ -185,13 +185,10 @@ def _items(catalog: Catalog, tokens: IntArray, listed: Sequence[int]) -> dict[st
 
 def _chunks(catalog: Catalog, split: ItemChunking, listed: Sequence[int]) -> dict[str, list[str]]:
     """The chunks of the items by position, only where an item is not one chunk of `name: description`."""
-    chunks = {}
-    for position in listed:
-        item = catalog[position]
-        texts = list(split(item))
-        if texts != [f"{item.name}: {item.description}" if item.description else item.name]:
-            chunks[str(position)] = texts
-    return chunks
+    items = {position: catalog[position] for position in listed}
+    chunks = {position: list(split(item)) for position, item in items.items()}
+    plain = {n: f"{item.name}: {item.description}" if item.description else item.name for n, item in items.items()}
+    return {str(position): texts for position, texts in chunks.items() if texts != [plain[position]]}
 
 
 def _queries(queries: Sequence[DatasetQuery], labels: LabelCodes) -> dict[str, Any]:
