@@ -29,7 +29,7 @@ from ctxbench.api.selectors import (
 )
 from ctxbench.datasets.dataset import TREC
 from ctxbench.evaluation import runner
-from ctxbench.evaluation.experiment import DEFAULT_METRICS, Experiment, read_groups
+from ctxbench.evaluation.experiment import DEFAULT_METRICS, Experiment, read_groups, versions
 from ctxbench.evaluation.inputs import Prepared, datasets_of_run, open_experiment, prepare
 from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.evaluation.run_folder import RunFolder
@@ -43,7 +43,7 @@ from ctxbench.io.errors import (
     check_known,
     raise_first,
 )
-from ctxbench.io.workers import Workers
+from ctxbench.io.workers import OptionalPool, Workers
 from ctxbench.model.strategies import Step
 from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.report import tuning_document
@@ -450,6 +450,9 @@ def tune(
     seed: int = 0,
     together: bool = False,
     shipped: bool = True,
+    jobs: int | None = None,
+    on: str = "",
+    store: str = "",
     progress: bool | ProgressListener = True,
     **constraints: float | str,
 ) -> Tuned:
@@ -477,6 +480,7 @@ def tune(
         seed: of random search, resampling and the sample.
         together: whether one setting for all datasets is looked for, too: of the cuts, at the defaults of all else.
         shipped: whether shipped presets compete: one that is better than every setting of the selectors is recommended.
+        jobs, on, store: as for `evaluate`; they sweep settings, and never call a function of yours.
         progress: as for `evaluate`, by dataset, selector and settings.
         **constraints: by metric, what must be reached (`completeness=0.9`) or kept below (`tokens=4000`); a text
             compares: `completeness="0.98 of base"` (times what the base has), `"0.75 of reachable"`.
@@ -540,7 +544,8 @@ def tune(
     digest = hashlib.sha256(json.dumps(fields, sort_keys=True, default=str).encode()).hexdigest()
     file = policies_of(fields, name="tune", digest=digest)
     raise_first((any(entry.fit for entry in file.selectors), Message("api.fit-own")))
-    with progress_listener(progress) as listener:
+    workers = Workers(jobs=jobs, on=on, store=store)
+    with progress_listener(progress) as listener, OptionalPool(workers, versions) as pool:
         ready = open_tuning(
             file,
             list(several),
@@ -548,7 +553,7 @@ def tune(
             progress=partial(listener, "embedding texts"),
             selectors=tunables,
         )
-        return Tuned(run_tuning(ready, command="ctxbench.tune(...)", progress=listener), ready)
+        return Tuned(run_tuning(ready, command="ctxbench.tune(...)", progress=listener, pool=pool), ready)
 
 
 _PIPELINE_KEYS = ("analyse", "retrieve", "refine", "format")

@@ -20,7 +20,7 @@ from ctxbench.evaluation.statistics import Comparison, correct
 from ctxbench.io.errors import Message, ParameterError, UnknownNameError, check_all_known, check_known, raise_first
 from ctxbench.model.arrays import FloatArray, Grade, IntArray
 from ctxbench.model.candidates import Origin
-from ctxbench.report import run_charts, tuning_document, wording
+from ctxbench.report import document, run_charts, tuning_document
 from ctxbench.report.charts import HeatMap, colours, heat_map, ink, lines, mark_numbers
 from ctxbench.report.run_tables import selector_titles
 from ctxbench.report.scores import LabelCodes, ScoreGroup, score_groups
@@ -492,7 +492,7 @@ def _grid(
 def draw_grid(ax: Axes, chart: HeatMap, metric: str) -> None:
     """A heat map of a metric with a scale of colours beside it."""
     scale = ax.figure.colorbar(heat_map(ax, chart), ax=ax)
-    mark_numbers(scale.ax.yaxis, percent=wording.unit(parse_metric(metric)) == "%")
+    mark_numbers(scale.ax.yaxis, percent=document.unit(parse_metric(metric)) == "%")
 
 
 def _shares(ax: Axes, table: Confusion) -> None:
@@ -531,7 +531,7 @@ def _on(
         axes = new_axes(len(drawn), width, height) if ax is None else [ax]
         for panel, (name, draw) in zip(axes, drawn.items(), strict=True):
             draw(panel)
-            panel.set_title(wording.named(titles[name]), parse_math=False)
+            panel.set_title(document.named(titles[name]), parse_math=False)
     if ax is not None or len(drawn) == 1:
         return axes[0]
     return np.array(axes, dtype=object)
@@ -637,8 +637,8 @@ class TuningPlots:
             mark_numbers(axes.xaxis)
             mark_numbers(axes.yaxis, percent=True)
             axes.set(
-                xlabel=wording.axis_title(parse_metric("tokens")),
-                ylabel=wording.axis_title(parse_metric("completeness")),
+                xlabel=document.axis_title(parse_metric("tokens")),
+                ylabel=document.axis_title(parse_metric("completeness")),
             )
             if (affordable := np.flatnonzero(xs <= tokens)).size:
                 best = affordable[np.argmax(ys[affordable])]

@@ -293,6 +293,9 @@ def tune(
             help="Leave texts of requests out of the reports. The file of a fitted selector still holds them.",
         ),
     ] = False,
+    jobs: Jobs = None,
+    on: On = "",
+    store: Store = "",
     json_: JsonFlag = False,
 ) -> None:
     """Find better presets for your data.
@@ -309,13 +312,16 @@ def tune(
     ctxbench tune bfcl-simple --policy experiments/tuning/presets.yaml
     """
     from ctxbench.cli.tune import checked_budget, tune_presets, tune_to_budget
+    from ctxbench.io.workers import Workers
 
-    options = {"--markdown": markdown is not None, "--no-text": no_text}
+    workers = Workers(jobs=jobs, on=on, store=store)
+    options = {"--markdown": markdown is not None, "--no-text": no_text, "--jobs": jobs is not None}
+    options |= {"--on": bool(on), "--store": bool(store)}
     budget = checked_budget(datasets, policy, unlabelled, tokens, selector, out, options=options)
     if budget is not None:
         tune_to_budget(budget, as_json=json_)
     elif policy is not None:
-        tune_presets(datasets, policy, out=out, markdown=markdown, texts=not no_text, as_json=json_)
+        tune_presets(datasets, policy, workers, out=out, markdown=markdown, texts=not no_text, as_json=json_)
 
 
 @app.command(cls=Command)

@@ -172,7 +172,7 @@ def parse_json(text: str, *, path: Path | str | None = None, line: int = 1) -> A
     try:
         try:
             return _DECODER.decode(text)
-        except _RepeatedKeyError:
+        except KeyError:
             json.loads(text, parse_constant=finite, parse_float=finite)  # what is malformed is said first
     except json.JSONDecodeError as error:
         if faults := conflict_faults(text, path, line):
@@ -276,15 +276,15 @@ def finite(number: str) -> float:
     return value
 
 
-class _RepeatedKeyError(ValueError):
-    """An object has a key twice."""
-
-
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON; its keys are shared with those of other documents."""
+    """An object of JSON; its keys are shared with those of other documents.
+
+    Raises:
+        KeyError: it has a key twice.
+    """
     row = {intern(key): value for key, value in pairs}
     if len(row) != len(pairs):
-        raise _RepeatedKeyError
+        raise KeyError
     return row
 
 

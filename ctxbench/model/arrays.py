@@ -103,10 +103,8 @@ class FactCodes:
     def of(cls, texts: Iterable[Hashable]) -> FactCodes:
         """Number distinct texts in order of first appearance."""
         codes: dict[Hashable, int] = {}
-        code = np.array(
-            [_NONE if text is None else codes.setdefault(text, len(codes)) for text in texts], dtype=np.int64
-        )
-        return cls(code=shared(code), names=tuple(codes))
+        code = (_NONE if text is None else codes.setdefault(text, len(codes)) for text in texts)
+        return cls(code=shared(np.fromiter(code, dtype=np.int64)), names=tuple(codes))
 
     @cached_property
     def _code_of(self) -> dict[Any, int]:
@@ -184,18 +182,18 @@ class Facts:
                 ends.append(-1 if position is None else position)
         raise_faults(faults, subject="catalog")
         types = FactCodes.of(link.type for item in items for link in item.links)
-        created = [EARLIEST if item.created is None else instant(item.created) for item in items]
-        until = [LATEST if item.until is None else instant(item.until) for item in items]
-        confidence = [np.nan if item.confidence is None else item.confidence for item in items]
+        created = (EARLIEST if item.created is None else instant(item.created) for item in items)
+        until = (LATEST if item.until is None else instant(item.until) for item in items)
+        confidence = (np.nan if item.confidence is None else item.confidence for item in items)
         return cls(
             searchable=frozen(np.array([item.enabled and item.include == "agent" for item in items], dtype=np.bool_)),
             always_offered=frozen(
                 np.array([item.enabled and item.include == "always" for item in items], dtype=np.bool_)
             ),
             **{name: FactCodes.of(getattr(item, name) for item in items) for name in _CODED},
-            created=shared(np.array(created, dtype=np.int64)),
-            until=shared(np.array(until, dtype=np.int64)),
-            confidence=shared(np.array(confidence, dtype=np.float64)),
+            created=shared(np.fromiter(created, dtype=np.int64)),
+            until=shared(np.fromiter(until, dtype=np.int64)),
+            confidence=shared(np.fromiter(confidence, dtype=np.float64)),
             link_start=frozen(starts([len(item.links) for item in items])),
             link_item=frozen(np.array(ends, dtype=np.int64)),
             link_type=types.code,

@@ -30,8 +30,9 @@ from ctxbench.model.arrays import BoolArray, FloatArray, Grade, IntArray, owners
 from ctxbench.model.candidates import Candidates, Mode, Origin, place_among
 from ctxbench.model.items import Catalog
 from ctxbench.model.selection import stacked
-from ctxbench.report import wording
+from ctxbench.report import document
 from ctxbench.report.charts import colours
+from ctxbench.report.document import without_surrogates
 from ctxbench.report.pages import axes_at, page_template, read_parts, report_title, stylesheet, svg
 from ctxbench.report.run_charts import points_of, scores, trade_off
 from ctxbench.report.run_tables import (
@@ -43,7 +44,6 @@ from ctxbench.report.run_tables import (
 )
 from ctxbench.report.run_text import run_facts
 from ctxbench.report.scores import LabelCodes, ScoreGroup, score_groups, threshold_of
-from ctxbench.report.wording import without_surrogates
 from ctxbench.search.chunking import DOCUMENTS, ItemChunking
 from ctxbench.search.tokens import TokenCounter
 from ctxbench.selectors.explain import Chunkings
@@ -142,7 +142,7 @@ def script_json(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
-    return wording.without_surrogates(text)
+    return document.without_surrogates(text)
 
 
 def page_tokens(folder: RunFolder, name: str, dataset: Dataset, counter: TokenCounter) -> IntArray:
@@ -185,13 +185,10 @@ def _items(catalog: Catalog, tokens: IntArray, listed: Sequence[int]) -> dict[st
 
 def _chunks(catalog: Catalog, split: ItemChunking, listed: Sequence[int]) -> dict[str, list[str]]:
     """The chunks of the items by position, only where an item is not one chunk of `name: description`."""
-    chunks = {}
-    for position in listed:
-        item = catalog[position]
-        texts = list(split(item))
-        if texts != [f"{item.name}: {item.description}" if item.description else item.name]:
-            chunks[str(position)] = texts
-    return chunks
+    items = {position: catalog[position] for position in listed}
+    chunks = {position: list(split(item)) for position, item in items.items()}
+    plain = {n: f"{item.name}: {item.description}" if item.description else item.name for n, item in items.items()}
+    return {str(position): texts for position, texts in chunks.items() if texts != [plain[position]]}
 
 
 def _queries(queries: Sequence[DatasetQuery], labels: LabelCodes) -> dict[str, Any]:
@@ -591,7 +588,7 @@ def _scatter(summary: RunSummary, dataset: DatasetSummary, name: str, size: tupl
 def _histogram(group: ScoreGroup, dataset: str, name: str) -> str:
     """Histograms of scores, with thresholds."""
     width, height = _SCORES
-    of = f"{wording.listed(list(group.selectors))} on {dataset}{f' ({group.title})' if group.title else ''}"
+    of = f"{document.listed(list(group.selectors))} on {dataset}{f' ({group.title})' if group.title else ''}"
     return svg(
         lambda figure: scores(axes_at(figure, 58.0, 8.0, width - 70.0, height - 52.0), group),
         width=width,

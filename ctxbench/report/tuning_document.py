@@ -18,7 +18,7 @@ from ctxbench.io.errors import count
 from ctxbench.io.files import write_atomic
 from ctxbench.io.workers import OptionalPool
 from ctxbench.model.arrays import FloatArray, IntArray
-from ctxbench.report import tuning_tables, wording
+from ctxbench.report import tuning_tables
 from ctxbench.report.charts import (
     ALONE,
     LOG_FROM,
@@ -44,8 +44,14 @@ from ctxbench.report.document import (
     Section,
     Table,
     Text,
+    axis_title,
     each_block,
+    estimate_interval,
+    has_loose,
+    listed,
     markdown,
+    number,
+    unit,
 )
 from ctxbench.report.pages import page, report_title, titles, write_parted
 from ctxbench.report.tuning_tables import (
@@ -252,8 +258,8 @@ def _thinned(line: tuple[FloatArray, ...], x: Scale, y: Scale, rings: Sequence[R
 
 
 def _scale(metric: Metric, values: Sequence[float]) -> Scale:
-    title = wording.axis_title(metric)
-    return shares(title, values or [0.0]) if wording.unit(metric) == "%" else amounts(title, values)
+    title = axis_title(metric)
+    return shares(title, values or [0.0]) if unit(metric) == "%" else amounts(title, values)
 
 
 def _marks(dataset: DatasetTuning, across: Metric, up: Metric) -> Iterator[Ring]:
@@ -262,11 +268,11 @@ def _marks(dataset: DatasetTuning, across: Metric, up: Metric) -> Iterator[Ring]
     for result in all_results(dataset):
         x, y = (float(result.tuning[str(m)].value) if str(m) in result.tuning else math.nan for m in (across, up))
         if math.isfinite(x) and math.isfinite(y):
-            unit = "%" * (wording.unit(up) == "%")
+            percent = "%" * (unit(up) == "%")
             sides = [tuning_tables.estimate_text(result.tuning, metric) for metric in (up, across)]
-            figures = f"{sides[0]}{unit} {up}, {sides[1]} "
+            figures = f"{sides[0]}{percent} {up}, {sides[1]} "
             name = f"{'recommended: ' * (result.role == RECOMMENDED)}{tuning_tables.short_text(result.name, _NAME)}"
-            text = f"{name}: {figures}{wording.axis_title(across)}"
+            text = f"{name}: {figures}{axis_title(across)}"
             yield Ring(text, x, y, tag[result.name], name, _SHAPES[result.role])
 
 
@@ -366,7 +372,7 @@ def two_at_a_time(dataset: DatasetTuning, outcome: PolicyOutcome) -> Drawing | N
             left |= {name for name, values in ((heat.x, heat.xs), (heat.y, heat.ys)) if len(values) > _CELLS}
     if not maps:
         return None
-    thinned = f" Of {wording.listed(sorted(left))} some values stand for all." if left else ""
+    thinned = f" Of {listed(sorted(left))} some values stand for all." if left else ""
     name = file_name(dataset.dataset, outcome.policy.name, "pairs")
     return Drawing(
         name=name,
@@ -391,14 +397,14 @@ def cells(heat: MeanGrid, metric: str, chosen: SettingResult | None, *, limit: i
         next((position for position, i in enumerate(positions) if values[i] == chosen_values.get(name)), None)
         for positions, values, name in ((columns, heat.xs, heat.x), (rows, heat.ys, heat.y))
     ]
-    share = wording.unit(parse_metric(metric)) == "%"
+    share = unit(parse_metric(metric)) == "%"
     values = heat.means[metric][np.ix_(rows, columns)]
     finite = values[np.isfinite(values)]
     format_value = (lambda value: f"{100 * value:.1f}") if share else compact
     pale = float(finite[finite >= finite.max() / 2].min()) if share and len(finite) else None
     below = f" (all up to {format_value(pale)} in one shade)" if pale is not None and pale > finite.min() else ""
     return HeatMap(
-        title=wording.axis_title(parse_metric(metric)) + below,
+        title=axis_title(parse_metric(metric)) + below,
         x=heat.x,
         y=heat.y,
         xs=[_short(heat.xs[i]) for i in columns],
@@ -499,7 +505,7 @@ def _recommendations(tuning: Tuning, rest: Iterable[Section], drawings: Drawings
     if (fixed := tuning_tables.compared(tuning)) is not None:
         yield Details(fixed.title, (fixed,))
     figures = _figure_texts([table, *([fixed] if fixed else []), *(block for part in rest for block in part.blocks)])
-    loose = [tuning_tables.LOOSE] if any(map(wording.has_loose, figures)) else []
+    loose = [tuning_tables.LOOSE] if any(map(has_loose, figures)) else []
     about = (Text(tuning.about),) if tuning.about else ()
     words = (Text(tuning_tables.terms(tuning)), Text(_CHOSEN))
     explained = (*about, *words, Bullets((*_explanations(tuning), *loose)), tuning_tables.policies(tuning))
@@ -529,7 +535,7 @@ def _split_sentences(tuning: Tuning) -> Iterator[str]:
     }
     for kind, text in ((False, _SPLIT), (True, _ALL_DECIDE)):
         if names[kind]:
-            yield text if not names[not kind] else f"On {wording.listed(names[kind])}: {text[0].lower()}{text[1:]}"
+            yield text if not names[not kind] else f"On {listed(names[kind])}: {text[0].lower()}{text[1:]}"
 
 
 def _explanations(tuning: Tuning) -> Iterator[str]:
@@ -541,7 +547,7 @@ def _explanations(tuning: Tuning) -> Iterator[str]:
             for interval in tuning_tables.intervals(outcome)
         }
     )
-    level_text = wording.listed([f"{100 * level:g}%" for level in levels])
+    level_text = listed([f"{100 * level:g}%" for level in levels])
     p_words = tuning_tables.p_words(tuning)
     yield (
         "Completeness is the share of queries for which every required item was offered. Values are means over queries "
@@ -605,7 +611,7 @@ def _facts(dataset: DatasetTuning) -> str:
         f"{'' if split == ALL else f' of split {split}'}"
         for split, n in dataset.queries.items()
     ]
-    queries = wording.listed(counts) or "No queries"
+    queries = listed(counts) or "No queries"
     version = f"Version {dataset.version}, content" if dataset.version else "Content"
     return (
         f"{queries}; {count(dataset.items, 'item')}. {version} {dataset.hash[:12]}. Prompt tokens by {dataset.tokens}."
@@ -684,8 +690,8 @@ def _doubts(outcome: PolicyOutcome) -> Iterator[str]:
         if not before.interval.low <= after.value <= before.interval.high:
             yield (
                 f"{name}: {'completeness' if metric == COMPLETENESS else 'the number of prompt tokens'} on the test "
-                f"split ({wording.number(metric, after.value)}) lies outside the interval of the tuning split "
-                f"({wording.estimate_interval(metric, before) or wording.number(metric, before.value)})."
+                f"split ({number(metric, after.value)}) lies outside the interval of the tuning split "
+                f"({estimate_interval(metric, before) or number(metric, before.value)})."
             )
 
 

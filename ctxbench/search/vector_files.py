@@ -240,7 +240,7 @@ def _write(folder: Path, vectors: str, blocks: Iterator[Float32Array]) -> None:
         seal_folder(temporary, names)
 
 
-_PAIRS_AT_ONCE = 1_024  # of which exact products are made: 3 MB in float64 at 384 dimensions
+_PAIRS_AT_ONCE = 256  # of which exact products are made: what fits a processor's cache
 PART = 16_384  # rows of a file in memory at once: 25 MB in float32 at 384 dimensions
 FEW = 8  # where at most one chunk in so many may be found, these are copied, which is faster than a product of all
 

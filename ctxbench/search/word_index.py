@@ -65,39 +65,30 @@ class Occurrences:
     count: SmallInts
 
     @classmethod
-    def of_texts(cls, texts: Iterable[Iterable[str]], *, fields: int = 1) -> Occurrences:
-        """The words of some texts, numbered in the order of first appearance.
-
-        Args:
-            texts: the words of each field of the first item, then of the second ...
-            fields: how many each has.
-        """
-        number = new_numbers()
-        return cls.of_numbers((map(number.__getitem__, text) for text in texts), number, fields=fields)
-
-    @classmethod
-    def of_numbers(cls, texts: Iterable[Iterable[int]], number: Mapping[str, int], *, fields: int = 1) -> Occurrences:
+    def of_texts(cls, texts: Iterable[Iterable[int]], number: Mapping[str, int], *, fields: int = 1) -> Occurrences:
         """The words of some texts, given by their numbers.
 
         Args:
-            texts: read one by one; `number` may grow meanwhile.
-            number: of each word; from 0 on, without gaps.
-            fields: as of `of_texts`.
+            texts: the words of each field of the first item, then of the second ...; read one by one.
+            number: of every word, when all texts are read.
+            fields: how many each item has.
         """
         words, ends = array("i"), array("q", [0])
         for text in texts:
             words.extend(text)
             ends.append(len(words))
-        key = np.array(words, dtype=np.int64)
         n_texts = len(ends) - 1
+        key = np.array(words, dtype=np.int64)
         key *= n_texts
         key += owners(np.array(ends, dtype=np.int64))
-        key.sort()
+        key.sort()  # of as many millions as there are words, so what is made of it is small, or changes it in place
         first = np.flatnonzero(firsts(key))
-        word, text_of = np.divmod(key[first], max(n_texts, 1))
         count = np.diff(first, append=len(key)).astype(np.int32)
-        item, field = (text_of // fields).astype(np.int32), (text_of % fields).astype(np.int8)
-        return cls(dict(number), starts(np.bincount(word, minlength=len(number))), item, field, count)
+        key = key[first]
+        text_of = (key % max(n_texts, 1)).astype(np.int32)
+        key //= max(n_texts, 1)
+        start = starts(np.bincount(key, minlength=len(number)))
+        return cls(dict(number), start, text_of // np.int32(fields), (text_of % fields).astype(np.int8), count)
 
     @classmethod
     def _ordered(
@@ -261,20 +252,20 @@ class ItemReader:
         rule: what words depend on beside the source; of equal rules equal sources have equal words.
         n_fields: that each item has.
         source: what the words of an item are made of.
-        numbered: called with the numbers of words, which grow when a word is looked up; returns a function that gives
-            the words of each field of an item by their numbers.
+        numbered: makes of the numbers of words, which grow when a word is looked up, a function that gives the words of
+            each field of an item by their numbers.
     """
 
     rule: str
     n_fields: int
     source: Callable[[Item], str]
-    numbered: Callable[[dict[str, int]], Callable[[Item], Iterable[Iterable[int]]]]
+    numbered: Callable[[Mapping[str, int]], Callable[[Item], Iterable[Iterable[int]]]]
 
     def split(self, items: Sequence[Item]) -> tuple[Occurrences, FloatArray]:
         """The words of items, as `read_words` gives them."""
         numbers = new_numbers()
         fields = chain.from_iterable(map(self.numbered(numbers), items))
-        made = Occurrences.of_numbers(fields, numbers, fields=self.n_fields)
+        made = Occurrences.of_texts(fields, numbers, fields=self.n_fields)
         row = made.field.astype(np.int64) * len(items) + made.item
         length = np.bincount(row, made.count, self.n_fields * len(items)).astype(np.float64)
         return made, length.reshape(self.n_fields, len(items))
@@ -355,22 +346,25 @@ def read_words(items: Sequence[Item], reader: ItemReader) -> tuple[CatalogWords,
     Returns:
         The words, items numbered from 0 on, and how many each field has, shape (n_fields, n_items).
     """
-    public = {
-        position: source for position, item in enumerate(items) if _public(item) and (source := reader.source(item))
-    }
-    if _weight(public.values()) < LEAST:
+    digests: list[bytes | None] = []
+    sizes = array("q")
+    for item in items:
+        source = reader.source(item) if _public(item) else ""
+        digests.append(_digest(item, source) if source else None)
+        sizes.append(len(source) + EACH if source else 0)
+    if sum(sizes) < LEAST:
         return _joined(len(items), reader, [_split(items, range(len(items)), reader)])
-    digests = {position: _digest(items[position], source) for position, source in public.items()}
     texts: dict[bytes, int] = {}  # the first item that holds each
-    for position, digest in digests.items():
-        texts.setdefault(digest, position)
+    for position, digest in enumerate(digests):
+        if digest is not None:
+            texts.setdefault(digest, position)
     folder, names = cache_dir() / "words-1", _names(reader.rule, texts)
     path = next((path for name in names if os.path.exists(path := folder / name)), None)  # noqa: PTH110 - never raises
     data = None if path is None else map_sealed(path)
     stored = None if data is None else KeptWords.unpacked(data)
     new = {position: digest for digest, position in texts.items() if stored is None or digest not in stored.row_of}
     added = KeptWords(tuple(new.values()), *reader.split([items[position] for position in new]))
-    if _weight(public[position] for position in new) >= LEAST:
+    if sum(sizes[position] for position in new) >= LEAST:
         merged = added if stored is None else stored.extended(added)
         _keep(folder / names[0], merged if len(merged.digests) <= 2 * len(texts) else merged.select_texts([*texts]))
     elif path is not None:
@@ -378,14 +372,9 @@ def read_words(items: Sequence[Item], reader: ItemReader) -> tuple[CatalogWords,
             os.utime(path)
     if stored is not None and len(stored.digests) > 2 * len(texts):  # the index need not hold all of them
         stored = stored.select_texts([digest for digest in texts if digest in stored.row_of])
-    private = [position for position in range(len(items)) if position not in public]
+    private = [position for position, digest in enumerate(digests) if digest is None]
     parts = [_holders(words, digests) for words in (added, stored) if words is not None]
     return _joined(len(items), reader, [*parts, _split(items, private, reader)])
-
-
-def _weight(texts: Iterable[str]) -> int:
-    """The size of texts compared with `LEAST`."""
-    return sum(len(text) + EACH for text in texts)
 
 
 _Read = tuple[TextHolders, FloatArray]
@@ -397,10 +386,11 @@ def _split(items: Sequence[Item], positions: Sequence[int], reader: ItemReader) 
     return TextHolders(occurrences, np.arange(len(positions)), np.array(positions, dtype=np.int64)), length
 
 
-def _holders(words: KeptWords, digests: Mapping[int, bytes]) -> _Read:
-    """The words of the items whose texts are known, by the digests of items."""
-    pairs = [(position, words.row_of[digest]) for position, digest in digests.items() if digest in words.row_of]
-    item, text = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+def _holders(words: KeptWords, digests: Sequence[bytes | None]) -> _Read:
+    """The words of the items whose texts are known, by the digests of items; None for what is not kept."""
+    row = np.fromiter((-1 if digest is None else words.row_of.get(digest, -1) for digest in digests), dtype=np.int64)
+    item = np.flatnonzero(row >= 0)
+    text = row[item]
     return TextHolders(words.occurrences, text, item), words.length[:, text]
 
 
@@ -635,9 +625,9 @@ class Bm25Index(WordIndex):
             text = searched(item, bodies=settings.bodies, parameters=settings.parameters)
             return f"{item.server} {text}" if settings.server and item.server else text
 
-        def numbered(numbers: dict[str, int]) -> Callable[[Item], Iterable[Iterable[int]]]:
-            number = rule.numbered(numbers)
-            return lambda item: [number(source(item))]
+        def numbered(numbers: Mapping[str, int]) -> Callable[[Item], Iterable[Iterable[int]]]:
+            of_text = rule.numbered(numbers)
+            return lambda item: [of_text(source(item))]
 
         return ItemReader(rule=f"bm25 {rule}", n_fields=1, source=source, numbered=numbered)
 
@@ -689,18 +679,15 @@ class Bm25fIndex(WordIndex):
         super().__init__(catalog)
 
     def _reader(self) -> ItemReader:
-        def numbered(numbers: dict[str, int]) -> Callable[[Item], Iterable[Iterable[int]]]:
-            def number(item: Item) -> Iterable[Iterable[int]]:
-                words_by_field = field_words(item)
-                return [map(numbers.__getitem__, words_by_field[name]) for name in self._names]
-
-            return number
+        def words(item: Item) -> list[list[str]]:
+            words_by_field = field_words(item)
+            return [words_by_field[name] for name in self._names]
 
         return ItemReader(
             rule=f"bm25f {self._names}",
             n_fields=len(self._names),
             source=lambda item: repr([getattr(item, name) for name in TEXT_FIELDS]),
-            numbered=numbered,
+            numbered=lambda numbers: lambda item: [map(numbers.__getitem__, row) for row in words(item)],
         )
 
     def _mean_length(self, length: FloatArray) -> FloatArray:

@@ -22,12 +22,11 @@ from ctxbench.io.errors import StorageError
 from ctxbench.model.candidates import Candidates, Mode, Origin, add_expanded
 from ctxbench.model.items import Catalog, Item
 from ctxbench.report import run_page
-from ctxbench.report.document import inline
+from ctxbench.report.document import estimate_interval, inline
 from ctxbench.report.run_page import dataset_payload, page_tokens, render_page, script_json
 from ctxbench.report.run_tables import comparison_table, run_answer
 from ctxbench.report.run_text import markdown_report, print_summary
 from ctxbench.report.scores import score_groups, threshold_of
-from ctxbench.report.wording import estimate_interval
 from ctxbench.search.tokens import CharsCounter
 
 
