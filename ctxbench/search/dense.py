@@ -500,7 +500,7 @@ class _Block:
             request, chunk, row, exact = request[best], chunk[best], row[best], exact[best]
         by_score = np.lexsort((row, -exact, request))
         request, chunk, row, exact = request[by_score], chunk[by_score], row[by_score], exact[by_score]
-        first_of_item = first_places(request, matrix.item[row])
+        first_of_item = first_places(request, matrix.item[row]) if matrix.has_parts else np.ones_like(request, np.bool_)
         last = np.flatnonzero(first_of_item)[places_in(request[first_of_item]) == self.depth - 1]
         limit = np.full(len(self.start) - 1, -np.inf)
         limit[request[last]] = exact[last] - self.tolerance[request[last]]
@@ -527,20 +527,20 @@ class _Block:
                 product[chunks] = np.where(mask[rows], product[chunks], -np.inf)
             if not parts:
                 limit = self._reached(product, matrix, rows)
-            parts.append(self._high(product, limit, margin, rows.start))
-            n_new += len(parts[-1].row)
-            if n_new > 2 * self.depth * len(masks):
+            elif n_new > 2 * self.depth * len(masks):
                 limit, pairs = self._tightened(_Pairs.joined(parts), limit, margin, matrix)
                 parts, n_new = [pairs], 0
-        return self._tightened(_Pairs.joined(parts), limit, margin, matrix)[1]
+            parts.append(self._high(product, limit, margin, rows.start))
+            n_new += len(parts[-1].row)
+        return parts[0] if len(parts) == 1 else self._tightened(_Pairs.joined(parts), limit, margin, matrix)[1]
 
     def _limited(self, matrix: ChunkMatrix, masks: Sequence[BoolArray]) -> list[tuple[IntArray, BoolArray]]:
         """Query chunks of requests that may not get everything, and the rows that these may find."""
         requests: dict[int, list[int]] = {}
         for request, mask in enumerate(masks):
             requests.setdefault(id(mask), []).append(request)
-        groups = ((np.isin(self.owner, same), masks[same[0]]) for same in requests.values())
-        return [(np.flatnonzero(chunks), matrix.by_chunk(mask)) for chunks, mask in groups if not mask.all()]
+        groups = [(same, masks[same[0]]) for same in requests.values() if not masks[same[0]].all()]
+        return [(np.flatnonzero(np.isin(self.owner, same)), matrix.by_chunk(mask)) for same, mask in groups]
 
     def _reached(self, product: Float32Array, matrix: ChunkMatrix, rows: slice) -> Float32Array:
         """For each request a score that `depth` items reach, from the products of some whole items."""
@@ -550,12 +550,17 @@ class _Block:
 
     def _high(self, product: Float32Array, limit: Float32Array, margin: Float32Array, first: int) -> _Pairs:
         """The pairs of a product that reach both the limit of their request and the row's best, but for the margin."""
-        least = (limit - margin)[:, None]
-        if len(product) > len(limit):
-            least = np.maximum(np.maximum.reduceat(product, self.start[:-1], axis=0) - margin[:, None], least)
-            least = least[self.owner] if len(limit) > 1 else least
-        cells = np.flatnonzero(product >= least)
-        chunk, column = np.divmod(cells, product.shape[1])
+        width = product.shape[1]
+        if len(product) == len(limit):
+            cells = np.flatnonzero(product >= (limit - margin)[:, None])
+        else:
+            parts = []
+            for begin, end, least, tolerated in zip(self.start, self.start[1:], limit - margin, margin, strict=False):
+                scores = product[begin:end]
+                high = scores >= np.maximum(scores.max(axis=0) - tolerated, least)
+                parts.append(np.flatnonzero(high) + begin * width)
+            cells = np.concatenate(parts)
+        chunk, column = np.divmod(cells, width)
         return _Pairs(chunk, column + first, product.ravel()[cells])
 
     def _tightened(

@@ -273,6 +273,11 @@ class ChunkMatrix:
         return ChunkMatrix.of(self._rows(rows), self.item[rows], self.ordinal[rows])
 
     @property
+    def has_parts(self) -> bool:
+        """Whether an item has more than one chunk."""
+        return len(self.first) < len(self.item)
+
+    @property
     def error(self) -> float:
         """How far a row that `parts` gives may be from the exact one, in Euclidean distance."""
         return 0.0 if self.file is None else self.file.error
