@@ -34,6 +34,7 @@ from ctxbench.search.vector_files import (
     WHOLE,
     ChunkMatrix,
     Proposer,
+    Room,
     VectorFiles,
     blocks,
     parts_of,
@@ -119,45 +120,6 @@ def dense_index(
     return index
 
 
-class _Room:
-    """The rows of a chunk matrix, with room for more behind them.
-
-    What was handed out stays unchanged: rows are only ever added behind the last. Matrices of several catalogs can be
-    the first rows of one room, in which a single one, that of the most rows, may go on. Threads may share a room: the
-    indexes of several users can go on from one public index at the same time.
-    """
-
-    def __init__(self, rows: int, dimensions: int) -> None:
-        size = rows + rows // 2 + 64  # memory that nobody has written to yet costs nothing
-        self.vectors: Float32Array = np.empty((size, dimensions), dtype=np.float32)
-        self._item: IntArray = np.empty(size, dtype=np.int64)
-        self._ordinal: IntArray = np.empty(size, dtype=np.int64)
-        self._first: IntArray = np.empty(size, dtype=np.int64)
-        self._rows = self._items = 0
-        self._lock = threading.Lock()
-
-    def extended(
-        self, matrix: ChunkMatrix, item: IntArray, ordinal: IntArray, vectors: Float32Array
-    ) -> ChunkMatrix | None:
-        """A matrix of this room with more rows; None if others are behind it already, or they do not fit in."""
-        with self._lock:
-            is_last = self._rows == len(matrix.item)
-            fits = self._rows + len(item) <= len(self.vectors)
-            return self.add(item, ordinal, vectors) if is_last and fits else None
-
-    def add(self, item: IntArray, ordinal: IntArray, vectors: Float32Array | None = None) -> ChunkMatrix:
-        """Put rows behind the last, and return the matrix of all; None: their vectors are there already."""
-        new = np.flatnonzero(firsts(item)) + self._rows
-        rows = slice(self._rows, self._rows + len(item))
-        items = slice(self._items, self._items + len(new))
-        self._item[rows], self._ordinal[rows], self._first[items] = item, ordinal, new
-        if vectors is not None:
-            self.vectors[rows] = vectors
-        self._rows, self._items = rows.stop, items.stop
-        used = slice(rows.stop)
-        return ChunkMatrix(self.vectors[used], self._item[used], self._ordinal[used], self._first[: items.stop])
-
-
 class _Embedded(NamedTuple):
     """The embedded items of a dense index. It is replaced as a whole, so that readers need no lock.
 
@@ -168,7 +130,7 @@ class _Embedded(NamedTuple):
 
     is_embedded: BoolArray
     matrix: ChunkMatrix | None = None
-    room: _Room | None = None
+    room: Room | None = None
 
 
 class DenseIndex:
@@ -298,15 +260,15 @@ class DenseIndex:
         first = np.flatnonzero(firsts(item_of))
         return ChunkMatrix(file.vectors, item_of, ordinal_of, first, file if in_parts else None)
 
-    def _put(self, item: IntArray, ordinal: IntArray, vectors: Float32Array) -> tuple[ChunkMatrix, _Room]:
+    def _put(self, item: IntArray, ordinal: IntArray, vectors: Float32Array) -> tuple[ChunkMatrix, Room]:
         """The matrix with further rows, which are in catalog order, and its room."""
         _, old, room = self._embedded
         if old is None or room is None:
-            room = _Room(len(item), vectors.shape[1])
+            room = Room(len(item), vectors.shape[1])
             return room.add(item, ordinal, vectors), room
         if item[0] > old.item[-1] and (matrix := room.extended(old, item, ordinal, vectors)) is not None:
             return matrix, room
-        room = _Room(len(old.item) + len(item), vectors.shape[1])
+        room = Room(len(old.item) + len(item), vectors.shape[1])
         position = np.searchsorted(old.item, item) + np.arange(len(item))
         before = np.ones(len(old.item) + len(item), dtype=np.bool_)
         before[position] = False

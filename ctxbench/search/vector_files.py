@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ctxbench.io.cache import altered, is_sealed, seal_folder
-from ctxbench.io.errors import EmbeddingError, Message, ParameterError, StorageError
+from ctxbench.io.errors import EmbeddingError, Message, ParameterError, StorageError, install_command
 from ctxbench.io.files import atomic_folder, cache_dir, exclusive, modified, read_bytes, remove
 from ctxbench.model.arrays import BoolArray, Float32Array, FloatArray, IntArray, Masks, firsts
 from ctxbench.model.candidates import MARGIN
@@ -322,6 +322,45 @@ class ChunkMatrix:
         return of_items if len(self.first) == len(self.item) == len(of_items) else of_items[self.item]
 
 
+class Room:
+    """The rows of a chunk matrix, with room for more behind them.
+
+    What was handed out stays unchanged: rows are only ever added behind the last. Matrices of several catalogs can be
+    the first rows of one room, in which a single one, that of the most rows, may go on. Threads may share a room: the
+    indexes of several users can go on from one public index at the same time.
+    """
+
+    def __init__(self, rows: int, dimensions: int) -> None:
+        size = rows + rows // 2 + 64  # memory that nobody has written to yet costs nothing
+        self.vectors: Float32Array = np.empty((size, dimensions), dtype=np.float32)
+        self._item: IntArray = np.empty(size, dtype=np.int64)
+        self._ordinal: IntArray = np.empty(size, dtype=np.int64)
+        self._first: IntArray = np.empty(size, dtype=np.int64)
+        self._rows = self._items = 0
+        self._lock = threading.Lock()
+
+    def extended(
+        self, matrix: ChunkMatrix, item: IntArray, ordinal: IntArray, vectors: Float32Array
+    ) -> ChunkMatrix | None:
+        """A matrix of this room with more rows; None if others are behind it already, or they do not fit in."""
+        with self._lock:
+            is_last = self._rows == len(matrix.item)
+            fits = self._rows + len(item) <= len(self.vectors)
+            return self.add(item, ordinal, vectors) if is_last and fits else None
+
+    def add(self, item: IntArray, ordinal: IntArray, vectors: Float32Array | None = None) -> ChunkMatrix:
+        """Put rows behind the last, and return the matrix of all; None: their vectors are there already."""
+        new = np.flatnonzero(firsts(item)) + self._rows
+        rows = slice(self._rows, self._rows + len(item))
+        items = slice(self._items, self._items + len(new))
+        self._item[rows], self._ordinal[rows], self._first[items] = item, ordinal, new
+        if vectors is not None:
+            self.vectors[rows] = vectors
+        self._rows, self._items = rows.stop, items.stop
+        used = slice(rows.stop)
+        return ChunkMatrix(self.vectors[used], self._item[used], self._ordinal[used], self._first[: items.stop])
+
+
 def spans(matrix: ChunkMatrix) -> IntArray:
     """CSR starts of the chunks of the items held, shape (n_held + 1,)."""
     return np.append(matrix.first, len(matrix.item)).astype(np.int64)
@@ -387,7 +426,10 @@ def ann_library(name: str) -> Any:
     try:
         return import_module(module)
     except ImportError as error:
-        raise ParameterError(Message("search.ann-not-installed", library=name, package=package)) from error
+        command = install_command("ann")
+        raise ParameterError(
+            Message("search.ann-not-installed", library=name, package=package, command=command)
+        ) from error
 
 
 @dataclass(frozen=True, eq=False)

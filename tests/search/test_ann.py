@@ -226,7 +226,7 @@ def test_a_library_that_is_not_installed_is_an_error_of_the_experiment(tmp_path,
         raise ImportError(name)
 
     monkeypatch.setattr(vector_files, "import_module", missing)
-    with pytest.raises(InputError, match=r"ctxbench\[ann\].* \(.*ann.yaml, line \d+\)"):
+    with pytest.raises(InputError, match=r"\[ann\].* \(.*ann.yaml, line \d+\)"):
         open_experiment(experiment(tmp_path, ann="faiss"))
 
 
