@@ -15,6 +15,7 @@ from ctxbench.model.candidates import Candidates
 from ctxbench.model.items import ITEM_TYPES, Catalog
 from ctxbench.model.requests import Batch
 from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.search.embedders import HashingEmbedder
 from ctxbench.selectors.callable import CallableSource
 from ctxbench.selectors.external import External
 from ctxbench.selectors.selector import Answers, PipelineSelector
@@ -27,6 +28,7 @@ from ctxbench.testing import (
     mock_resources,
 )
 from ctxbench.testing.conformance import process_faults
+from ctxbench.testing.contract import MixingEmbedder, resized
 
 KINDS = ("analyse", "retrieve", *registry.REFINE_KINDS, "format")
 BUILT_IN = [(kind, name) for kind in KINDS for name in sorted(registry._BUILT_IN[kind])]
@@ -605,3 +607,34 @@ class TestFaultsOfSelectors:
 
 def test_a_case_without_an_item_to_offer_is_run_too():
     check_selector(Wrapped(), catalog=Catalog([]), requests=())
+
+
+class TestGrownCatalogs:
+    def test_a_smaller_catalog_is_spread_and_links_lead_within_it(self):
+        catalog = mock_catalog()
+        for n_items in (1, 4, len(catalog)):
+            part = resized(catalog, n_items)
+            assert len(part) == n_items
+            assert {item.key for item in part} <= {item.key for item in catalog}
+            assert part.facts is not None  # which reads the links
+
+    def test_a_larger_catalog_has_made_items_of_the_words_of_its_own_and_each_again_in_one_that_is_larger_still(self):
+        catalog = mock_catalog()
+        n_items = 10 * len(catalog)
+        larger = resized(catalog, n_items)
+        assert tuple(larger)[: len(catalog)] == tuple(catalog)
+        assert tuple(resized(catalog, n_items + 5))[:n_items] == tuple(larger)
+        words = {word for item in catalog for word in f"{item.description} {item.text}".split()}
+        made = tuple(larger)[len(catalog) :]
+        assert {word for item in made for word in f"{item.description} {item.text}".split()} <= words
+        assert len({item.description for item in made}) > len({item.description for item in catalog})
+
+    def test_known_texts_have_their_vectors_and_others_a_mixture(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("CTXBENCH_CACHE", str(tmp_path))
+        model = HashingEmbedder()
+        mixing = MixingEmbedder(model, ["red apple", "green pear"])
+        vectors = mixing.embed(["green pear", "never seen", "red apple"])
+        assert np.array_equal(vectors[[0, 2]], model.embed(["green pear", "red apple"]))
+        assert np.allclose(np.linalg.norm(vectors, axis=1), 1.0, atol=1e-6)
+        assert not np.allclose(vectors[1], model.embed(["never seen"])[0])
+        assert np.array_equal(vectors, mixing.embed(["green pear", "never seen", "red apple"]))

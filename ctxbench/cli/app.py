@@ -20,16 +20,19 @@ from ctxbench.cli.common import (
     CsvFile,
     EmbedderName,
     Group,
+    Jobs,
     JsonFlag,
     MarkdownFile,
     MaxFiles,
+    On,
     OptionalCatalogName,
+    Store,
     TokenCounter,
     lazy_group,
     without_keys,
 )
 from ctxbench.io.console import drop_output, guarded, keep_numbers, say
-from ctxbench.io.errors import UserError, message_lines, system_fault
+from ctxbench.io.errors import ParameterError, UserError, message_lines, system_fault
 
 app = typer.Typer(
     name="ctxbench",
@@ -83,6 +86,9 @@ def run_command(
         bool,
         typer.Option("--fresh", help="Ask every selector again; do not reuse stored answers. Vectors are reused."),
     ] = False,
+    jobs: Jobs = None,
+    on: On = "",
+    store: Store = "",
     json_: JsonFlag = False,
 ) -> None:
     """Measure selectors on datasets.
@@ -98,6 +104,7 @@ def run_command(
     ctxbench run experiments/presets.yaml
     """
     from ctxbench.cli.run import ReportTargets, run_experiment
+    from ctxbench.io.workers import Workers
 
     run_experiment(
         experiment,
@@ -105,6 +112,7 @@ def run_command(
         selectors=selectors or [],
         limit=limit,
         fresh=fresh,
+        workers=Workers(jobs=jobs, on=on, store=store),
         targets=ReportTargets(markdown=markdown, csv=csv, json=json_),
     )
 
@@ -122,6 +130,9 @@ def score(
     out: Annotated[Path | None, typer.Option(help="Keep the run in this folder, with its HTML report.")] = None,
     tokens: TokenCounter = "o200k",
     csv: CsvFile = None,
+    jobs: Jobs = None,
+    on: On = "",
+    store: Store = "",
     json_: JsonFlag = False,
 ) -> None:
     """Score a file of your own selector's answers.
@@ -134,6 +145,7 @@ def score(
     ctxbench score answers.jsonl -d bfcl-simple --compare-to semantic/normal
     """
     from ctxbench.cli.run import ReportTargets, score_answers
+    from ctxbench.io.workers import Workers
 
     score_answers(
         answers,
@@ -141,6 +153,7 @@ def score(
         selectors=selectors or [],
         out=out,
         tokens=tokens,
+        workers=Workers(jobs=jobs, on=on, store=store),
         targets=ReportTargets(csv=csv, json=json_),
     )
 
@@ -280,6 +293,9 @@ def tune(
             help="Leave texts of requests out of the reports. The file of a fitted selector still holds them.",
         ),
     ] = False,
+    jobs: Jobs = None,
+    on: On = "",
+    store: Store = "",
     json_: JsonFlag = False,
 ) -> None:
     """Find better presets for your data.
@@ -296,13 +312,16 @@ def tune(
     ctxbench tune bfcl-simple --policy experiments/tuning/presets.yaml
     """
     from ctxbench.cli.tune import checked_budget, tune_presets, tune_to_budget
+    from ctxbench.io.workers import Workers
 
-    options = {"--markdown": markdown is not None, "--no-text": no_text}
+    workers = Workers(jobs=jobs, on=on, store=store)
+    options = {"--markdown": markdown is not None, "--no-text": no_text, "--jobs": jobs is not None}
+    options |= {"--on": bool(on), "--store": bool(store)}
     budget = checked_budget(datasets, policy, unlabelled, tokens, selector, out, options=options)
     if budget is not None:
         tune_to_budget(budget, as_json=json_)
     elif policy is not None:
-        tune_presets(datasets, policy, out=out, markdown=markdown, texts=not no_text, as_json=json_)
+        tune_presets(datasets, policy, workers, out=out, markdown=markdown, texts=not no_text, as_json=json_)
 
 
 @app.command(cls=Command)
@@ -609,19 +628,40 @@ def latency(
     catalog: CatalogName = "workbench",
     embedder: EmbedderName = "minilm",
     seconds: Annotated[float, typer.Option(help="The time for all selectors together.", min=0, max=3600)] = 60.0,
+    grow: Annotated[
+        bool,
+        typer.Option("--grow", help="Measure how time grows with the number of items and of queries in a batch."),
+    ] = False,
+    sizes: Annotated[
+        str,
+        typer.Option(help="With --grow: numbers of items, with commas. Default: 1/8 to 8 times the catalog."),
+    ] = "",
+    chart: Annotated[Path | None, typer.Option(help="With --grow: draw it into this file, .png or .svg.")] = None,
     json_: JsonFlag = False,
 ) -> None:
-    """Measure how long a request takes.
+    """Measure how long a request takes, or how that grows.
 
     Requests are made from the descriptions of the items. They are asked one at a time in one process, all selectors in
     turn, after indexes are built and vectors stored. Prints the median and the 95% and 99% quantiles.
+
+    With --grow, measures three costs over parts of the catalog, and beyond its size over items made by mixing the words
+    of its own: preparation (indexes from stored vectors), one request, and a batch of queries. Prints the exponent of
+    each: 1 = twice the items take twice the time, 0 = the same time.
 
     For example:
 
     ctxbench latency semantic/spec learned/normal --catalog workbench
     """
-    from ctxbench.cli.run import measure_latency
+    from ctxbench.cli.run import measure_growth, measure_latency
 
+    if grow:
+        measure_growth(
+            selectors or [], catalog, embedder=embedder, seconds=seconds, sizes=sizes, chart=chart, as_json=json_
+        )
+        return
+    for name, value in (("--sizes", sizes), ("--chart", chart)):
+        if value:
+            raise ParameterError(f"{name} goes with --grow; add that, or leave {name} out")
     measure_latency(selectors or [], catalog, embedder=embedder, seconds=seconds, as_json=json_)
 
 

@@ -19,7 +19,7 @@ from ctxbench.catalogs.agent_file import is_agent_file
 from ctxbench.cli.common import dataset_inputs, print_json, print_result, selector_inputs
 from ctxbench.cli.select import find_catalog
 from ctxbench.datasets.dataset import Dataset
-from ctxbench.evaluation import runner
+from ctxbench.evaluation import latency, runner
 from ctxbench.evaluation.experiment import Experiment, examine, failures_told, machine, scoring
 from ctxbench.evaluation.inputs import Prepared, datasets_of_run, prepare
 from ctxbench.evaluation.run_folder import RunFolder, summarise_run
@@ -41,6 +41,7 @@ from ctxbench.io.errors import (
     raise_first,
 )
 from ctxbench.io.files import cache_dir, temporary_folder, write_atomic
+from ctxbench.io.workers import Workers
 from ctxbench.labelling.overlap import (
     FIRST_FEW,
     VECTORS_THRESHOLD,
@@ -50,16 +51,17 @@ from ctxbench.labelling.overlap import (
     OverlapPair,
     overlap,
 )
+from ctxbench.model.requests import Batch
 from ctxbench.model.resources import EMBEDDER, kind_of
 from ctxbench.report.pages import titles, write_parted
-from ctxbench.report.run_charts import history_chart, history_csv, history_json, history_tables
-from ctxbench.report.run_page import write_report
-from ctxbench.report.run_text import figures_csv, latency_tables, markdown_report, print_summary
-from ctxbench.search.embedders import open_embedder, open_vectors
+from ctxbench.report.run_charts import growth_chart, history_chart, history_csv, history_json, history_tables
+from ctxbench.report.run_page import page_tokens, write_report
+from ctxbench.report.run_text import figures_csv, growth_tables, latency_tables, markdown_report, print_summary
+from ctxbench.search.embedders import Vectors, VectorStore, open_embedder, open_vectors
 from ctxbench.search.graph import GraphSpec, made_from, make_graph, read_graph, write_graph
-from ctxbench.search.resources import local_resources
+from ctxbench.search.resources import LocalResources, local_resources
 from ctxbench.search.tokens import TokenCounter, open_counter
-from ctxbench.selectors.definitions import find_definition
+from ctxbench.selectors.definitions import find_definition, selector_name, shipped_spec
 from ctxbench.selectors.external import all_empty
 from ctxbench.selectors.selector import offered_sizes
 
@@ -86,7 +88,14 @@ class ReportTargets:
 
 
 def run_experiment(
-    path: Path, *, out: Path | None, selectors: Sequence[str], limit: int | None, fresh: bool, targets: ReportTargets
+    path: Path,
+    *,
+    out: Path | None,
+    selectors: Sequence[str],
+    limit: int | None,
+    fresh: bool,
+    workers: Workers,
+    targets: ReportTargets,
 ) -> None:
     """Run an experiment or a part of it, print its table, write its page and the other outputs.
 
@@ -96,6 +105,7 @@ def run_experiment(
         selectors: names; empty = all.
         limit: at most so many queries per dataset; None = as the experiment says.
         fresh: compute every answer again.
+        workers: where queries are answered.
         targets: where it is reported.
 
     Raises:
@@ -109,7 +119,7 @@ def run_experiment(
             experiment = _part_of(experiment, selectors, limit)
         prepared = prepare(experiment, faults=faults, notify=bar.say)
     name = f"{experiment.name}-part" if selectors or limit is not None else experiment.name
-    _run(prepared, out or Path("runs") / name, fresh=fresh, targets=targets)
+    _run(prepared, out or Path("runs") / name, workers=workers, fresh=fresh, targets=targets)
 
 
 def _part_of(experiment: Experiment, selectors: Sequence[str], limit: int | None) -> Experiment:
@@ -127,21 +137,28 @@ def _part_of(experiment: Experiment, selectors: Sequence[str], limit: int | None
 
 
 def score_answers(
-    answers: Path, *, dataset: str, selectors: list[str], out: Path | None, tokens: str, targets: ReportTargets
+    answers: Path,
+    *,
+    dataset: str,
+    selectors: list[str],
+    out: Path | None,
+    tokens: str,
+    workers: Workers,
+    targets: ReportTargets,
 ) -> None:
     """Score a file of answers, and shipped selectors to compare with, if any."""
     targets.refuse({"the answers": [answers], **dataset_inputs(dataset), **selector_inputs(*selectors)})
     with progress() as bar:
         prepared = prepare(scoring(answers, dataset=dataset, compare_with=selectors, tokens=tokens), notify=bar.say)
     if out is not None:
-        _run(prepared, out, fresh=False, targets=targets)
+        _run(prepared, out, workers=workers, targets=targets)
         return
     with ExitStack() as end:
         try:
             folder = end.enter_context(temporary_folder(Path(tempfile.gettempdir(), "ctxbench")))
         except OSError as error:
             raise StorageError(f"no temporary folder can be made ({error}); name one with --out") from error
-        _run(prepared, folder, fresh=False, targets=targets, page=False)
+        _run(prepared, folder, workers=workers, targets=targets, page=False)
 
 
 def report_run(path: Path, targets: ReportTargets) -> None:
@@ -160,10 +177,18 @@ def report_run(path: Path, targets: ReportTargets) -> None:
     _report(folder, datasets.asked, open_counter(manifest["tokens"], cache=cache_dir()), targets=targets)
 
 
-def _run(prepared: Prepared, path: Path, *, fresh: bool, targets: ReportTargets, page: bool = True) -> None:
+def _run(
+    prepared: Prepared,
+    path: Path,
+    *,
+    workers: Workers,
+    targets: ReportTargets,
+    fresh: bool = False,
+    page: bool = True,
+) -> None:
     try:
         with progress() as bar:
-            done = runner.run(prepared, path, progress=bar, fresh=fresh)
+            done = runner.run(prepared, path, progress=bar, fresh=fresh, workers=workers)
             for line in _failures(prepared, RunFolder(path), persistent=page):
                 bar.say(line)
             text = f"{done.made} selector run{'' if done.made == 1 else 's'} made, {done.reused} reused"
@@ -256,10 +281,7 @@ def _report(
             say(f"report: {path}", err=True)
     where = None
     if page:
-        tokens = {
-            name: counter.count(dataset.catalog.ids, [item.prompt_text for item in dataset.catalog])
-            for name, dataset in datasets.items()
-        }
+        tokens = {name: page_tokens(folder, name, dataset, counter) for name, dataset in datasets.items()}
         where = write_report(folder, datasets, tokens=tokens, summary=summary)
     try:
         if targets.json:
@@ -278,15 +300,15 @@ def measure_latency(selectors: Sequence[str], catalog: str, *, embedder: str, se
         definition, preset = find_definition(name)
         pipelines[name] = definition.pipeline(definition.values(preset))
     model, items = open_embedder(embedder), find_catalog(catalog)
-    requests = runner.requests_like(items)
+    requests = latency.requests_like(items)
     new_resources = partial(local_resources, model, open_counter("o200k", cache=cache_dir()))
     with progress() as bar:
-        times = runner.time_requests(
+        times = latency.time_requests(
             pipelines, items, requests, new_resources=new_resources, seconds=seconds, progress=bar
         )
         steps = [step for pipeline in pipelines.values() for step in (pipeline.retrieve, *pipeline.refine)]
         embeds = any(kind_of(use) == EMBEDDER for step in steps for use in step.uses)
-        embedding = runner.time_embedding(model, [request.text for request in requests]) if embeds else None
+        embedding = latency.time_embedding(model, [request.text for request in requests]) if embeds else None
     if as_json:
         print_json(
             {
@@ -301,6 +323,83 @@ def measure_latency(selectors: Sequence[str], catalog: str, *, embedder: str, se
         )
     else:
         show_tables(lambda _: latency_tables(times, embedding))
+
+
+def measure_growth(
+    selectors: Sequence[str],
+    catalog: str,
+    *,
+    embedder: str,
+    seconds: float,
+    sizes: str,
+    chart: Path | None,
+    as_json: bool,
+) -> None:
+    """Time selectors, by default an agent's own, over growing catalogs, and print and draw what was measured.
+
+    Args:
+        selectors: names as `shipped_spec` reads them.
+        catalog: what is made smaller and larger.
+        embedder: its stored vectors are taken, and missing ones of the catalog are made.
+        seconds: how long it may take, without embedding.
+        sizes: numbers of items, with commas between them; empty = an eighth to eight times of the catalog.
+        chart: a PNG or SVG file, or None.
+        as_json: print JSON in place of tables.
+
+    Raises:
+        UserError: a selector, the catalog or an option is faulty, or a selector fails.
+    """
+    from ctxbench.testing.contract import MixingEmbedder, resized
+
+    form = _chart_form(chart)
+    refuse_outputs({"--chart": chart}, {**dataset_inputs(catalog), **selector_inputs(*selectors)})
+    names = selectors or [catalog if is_agent_file(catalog) else "semantic/spec"]
+    specs = [shipped_spec(name, name=selector_name(name)) for name in dict.fromkeys(names)]
+    items, model = find_catalog(catalog), open_embedder(embedder)
+    if not all(size.strip().isdecimal() for size in filter(None, sizes.split(","))):
+        raise ParameterError(f"--sizes needs numbers of items with commas between them, got {sizes!r}")
+    counts = latency.growth_sizes(len(items), [int(size) for size in filter(None, sizes.split(","))])
+    requests = latency.requests_like(items, latency.GROWTH_QUERIES[-1])
+    with progress() as bar, ExitStack() as end:
+        resources = local_resources(
+            model, open_counter("o200k", cache=cache_dir()), progress=partial(bar, "embedding texts")
+        )
+        for spec in specs:
+            selector = spec.make(resources, {})
+            if hasattr(selector, "close"):
+                end.callback(selector.close)
+            if spec.pipeline is not None:
+                selector.select(Batch.of(items, requests))  # stores the vectors of the catalog
+        folder = end.enter_context(temporary_folder(cache_dir()))  # what is made for this only is not kept
+        mixing = MixingEmbedder(model, [request.text for request in requests])
+        growth = latency.time_growth(
+            specs,
+            partial(resized, items),
+            counts,
+            new_resources=lambda: LocalResources(
+                Vectors(mixing, VectorStore(mixing.identity, folder)), open_counter("o200k", cache=folder)
+            ),
+            seconds=seconds,
+            progress=bar,
+        )
+    if chart is not None:
+        write_atomic(chart, growth_chart(growth, form))
+    if as_json:
+        print_json(
+            {
+                "catalog": {"items": len(items), "hash": items.hash},
+                "embedder": model.identity.as_dict(),
+                "machine": machine(),
+                "unit": "seconds",
+                "sizes": counts,
+                "batch": latency.GROWTH_BATCH,
+                "selectors": {name: [asdict(growing) for growing in costs] for name, costs in growth.items()},
+            }
+        )
+    else:
+        show_tables(lambda _: growth_tables(growth, len(items), counts))
+    if chart is not None:
+        say(f"chart: {chart}", err=True)
 
 
 def report(
@@ -345,10 +444,16 @@ def report(
     report_run(path, ReportTargets(markdown=markdown, csv=csv, json=as_json))
 
 
-def _show_history(path: Path, *, limit: int | None, chart: Path | None, csv: Path | None, as_json: bool) -> None:
+def _chart_form(chart: Path | None) -> str:
+    """`png` or `svg`, from the name of the file; empty if there is none."""
     form = "" if chart is None else chart.suffix.lower().removeprefix(".")
     if chart is not None and form not in ("png", "svg"):
         raise ParameterError(f"--chart {chart}: the name must end in .png or .svg, which says how it is drawn")
+    return form
+
+
+def _show_history(path: Path, *, limit: int | None, chart: Path | None, csv: Path | None, as_json: bool) -> None:
+    form = _chart_form(chart)
     read: dict[str, list[Path]] = {"what is shown": [] if path.is_dir() else [path]}
     refuse_outputs({"--csv": csv, "--chart": chart}, read, may_replace={"--csv": line_from("date,commit,")})
     with progress() as bar:

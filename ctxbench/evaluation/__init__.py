@@ -15,10 +15,11 @@ Modules:
     answers: Answers of selectors: in blocks, in files, as rows, and joined with labels.
     comparisons: Comparisons with grouped queries, of gains and losses, and at equal token counts.
     experiment: Experiment files in YAML, failures of selectors, and provenance: versions, hashes, machine.
-    inputs: Open the datasets, embedders and counters of an experiment, with all faults at once.
+    inputs: Open the datasets, embedders and counters of an experiment, with all faults at once; manifests.
+    latency: Time selectors: quantiles of one request, and how time grows with items and queries.
     metric_kernels: Labels joined to offered and ranked items, and the metric functions over them.
     metrics: Declarations of all metrics, and metrics by name: values by query and means.
     run_folder: Run folders: write, read, and summarise by estimates and comparisons.
-    runner: Run an experiment into a run folder, resuming where it stopped; latency of warm requests.
-    statistics: Confidence intervals for a mean, and paired comparisons of two selectors.
+    runner: Run an experiment into a run folder, resuming where it stopped, also in several processes.
+    statistics: Confidence intervals for a mean, paired comparisons of two selectors, and power laws.
 """

@@ -16,11 +16,11 @@ import threading
 import zipfile
 import zlib
 from collections import OrderedDict
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias
+from typing import Any, BinaryIO, NamedTuple, TypeAlias
 from zipfile import BadZipFile
 
 import numpy as np
@@ -352,22 +352,13 @@ def select_answers(slices: Sequence[Slice], queries: Sequence[str]) -> Slice | N
     return joined.select_queries([place_of[query] for query in queries]) if ids <= place_of.keys() else None
 
 
-def write_blocks(blocks: Iterable[Slice], stream: BinaryIO) -> None:
-    """Write answers, a block at a time, as a zip file of npz files; equal blocks give equal bytes."""
-    with zipfile.ZipFile(stream, "w") as archive:
-        for number, block in enumerate(blocks):
-            data = block.to_bytes(timed=False)
-            archive.writestr(zipfile.ZipInfo(f"{number:06d}.npz"), data)
-            bare = replace(block, seconds=np.full(len(block.queries), np.nan), notes={})  # as it is read back
-            _recent.keep(hashlib.sha256(data).digest(), bare)
-
-
-def write_slice(path: Path, answers: Slice) -> None:
-    """Write a finished slice of an unfinished part, behind its checksum."""
-    data = answers.to_bytes(timed=True)
+def write_slice(path: Path, answers: Slice | bytes) -> None:
+    """Write a finished slice of an unfinished part, or what `Slice.to_bytes` made of it, behind its checksum."""
+    data = answers if isinstance(answers, bytes) else answers.to_bytes(timed=True)
     digest = hashlib.sha256(data)
     write_atomic(path, f"{digest.hexdigest()}\n".encode() + data, durable=False)
-    _recent.keep(digest.digest(), answers)
+    if not isinstance(answers, bytes):
+        _recent.keep(digest.digest(), answers)
 
 
 def read_slice(path: Path, *, rows: bool = True) -> Slice:
@@ -434,7 +425,7 @@ def _size(block: Slice) -> int:
     return sum(array.nbytes for array in (*arrays, *table.columns.values()))
 
 
-_recent = _Recent(limit=32_000_000)
+_recent = _Recent(limit=100_000_000)
 
 
 def _blocks(path: Path, *, rows: bool = True, selected: Container[int] | None = None) -> Iterator[Slice]:
@@ -464,6 +455,49 @@ def _blocks(path: Path, *, rows: bool = True, selected: Container[int] | None = 
 _MANY = 20  # so many equal items in catalog order are written as first and last in `selections.jsonl`
 
 
+class Measures(NamedTuple):
+    """The metrics of a block of answers.
+
+    Attributes:
+        values: by metric name in the order asked, shape (n_queries,); NaN where a metric does not apply.
+        unavailable: why a metric could not be computed, by its name.
+        forbidden: to how many of the queries each item was added although it is labelled irrelevant, shape (n_items,).
+    """
+
+    values: Mapping[str, FloatArray]
+    unavailable: Mapping[str, str]
+    forbidden: IntArray
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Packed:
+    """A block of answers as a worker sends it: measured, and as the files of a run hold it.
+
+    Attributes:
+        ranked, scored: as `Answers`; a part whose other blocks differ has the files of this block made again.
+        slice: its file in an unfinished part.
+        files: its share of each file of a finished part that `pieces` makes, by the file's name.
+        measures: its metrics.
+    """
+
+    ranked: bool
+    scored: bool
+    slice: bytes
+    files: Mapping[str, bytes]
+    measures: Measures
+
+    @classmethod
+    def of(cls, answers: Slice, catalog: Catalog, measures: Measures) -> Packed:
+        """Pack a block."""
+        return cls(
+            ranked=answers.ranked,
+            scored=answers.scored,
+            slice=answers.to_bytes(timed=True),
+            files={name: make(answers, catalog) for name, make in _PIECES.items()},
+            measures=measures,
+        )
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Part:
     """The answers of one selector on one dataset, and their metrics.
@@ -478,6 +512,7 @@ class Part:
         forbidden: by item id, to how many queries it was added although it is labelled irrelevant.
         values_key: hash of what else decides the values: metrics, token counts, code.
         made_by: versions and commit that the part was made by; a run may reuse parts of an earlier one.
+        packed: blocks of the answers that workers have packed, by number.
     """
 
     dataset: str
@@ -490,21 +525,56 @@ class Part:
     forbidden: Mapping[str, int] = field(default_factory=dict)
     values_key: str = ""
     made_by: Mapping[str, Any] = field(default_factory=dict)
+    packed: Mapping[int, Packed] = field(default_factory=dict)
+
+    def pieces(self, name: str, catalog: Catalog) -> Iterator[bytes]:
+        """The share of every block in a file of `answers.zip` and `selections.jsonl`, packed already or made now."""
+        if not isinstance(self.answers, StoredAnswers):
+            yield from (_PIECES[name](block, catalog) for block in self.answers.blocks())
+            return
+        numbers = range(len(self.answers.parts))
+        blocks = self.answers.blocks(set(numbers) - self.packed.keys())
+        for number in numbers:
+            ready = self.packed.get(number)
+            yield _PIECES[name](next(blocks), catalog) if ready is None else ready.files[name]
+
+
+ANSWERS, SELECTIONS = "answers.zip", "selections.jsonl"
+
+
+def write_blocks(part: Part, catalog: Catalog, stream: BinaryIO) -> None:
+    """Write answers, a block at a time, as a zip file of npz files; equal blocks give equal bytes."""
+    with zipfile.ZipFile(stream, "w") as archive:
+        for number, data in enumerate(part.pieces(ANSWERS, catalog)):
+            archive.writestr(zipfile.ZipInfo(f"{number:06d}.npz"), data)
+
+
+def _npz(block: Slice, _catalog: Catalog) -> bytes:
+    data = block.to_bytes(timed=False)
+    bare = replace(block, seconds=np.full(len(block.queries), np.nan), notes={})  # as it is read back
+    _recent.keep(hashlib.sha256(data).digest(), bare)
+    return data
 
 
 def write_selections(part: Part, catalog: Catalog, stream: BinaryIO) -> None:
     """Write the offered items of each query, with scores, one JSON line per query."""
-    for answers in part.answers.blocks():
-        alike = continuing(answers.candidates)
-        for index, query in enumerate(answers.queries):
-            row = {
-                "query": query,
-                "error": answers.errors.get(query),
-                "trace": [note.as_dict() for note in answers.candidates.notes_of(query)] or None,
-                "items": list(_offered(catalog, answers.candidates, index, alike)),
-            }
-            row = {name: value for name, value in row.items() if value is not None}
-            stream.write(f"{dump_json(row)}\n".encode())
+    stream.writelines(part.pieces(SELECTIONS, catalog))
+
+
+def _selection_lines(answers: Slice, catalog: Catalog) -> bytes:
+    alike, lines = continuing(answers.candidates), []
+    for index, query in enumerate(answers.queries):
+        row = {
+            "query": query,
+            "error": answers.errors.get(query),
+            "trace": [note.as_dict() for note in answers.candidates.notes_of(query)] or None,
+            "items": list(_offered(catalog, answers.candidates, index, alike)),
+        }
+        lines.append(f"{dump_json({name: value for name, value in row.items() if value is not None})}\n")
+    return "".join(lines).encode()
+
+
+_PIECES: dict[str, Callable[[Slice, Catalog], bytes]] = {ANSWERS: _npz, SELECTIONS: _selection_lines}
 
 
 def _offered(catalog: Catalog, table: Candidates, index: int, alike: BoolArray) -> Iterator[dict[str, Any]]:
@@ -524,7 +594,7 @@ def _offered(catalog: Catalog, table: Candidates, index: int, alike: BoolArray) 
     for at, item in zip(np.flatnonzero(mask).tolist(), offered_at(catalog, table, rows[mask]), strict=True):
         row = item.as_dict()
         if at in lengths:
-            last = catalog.ids[int(table.item[rows[at]]) + lengths[at] - 1]
+            last = catalog[int(table.item[rows[at]]) + lengths[at] - 1].id
             row = {"id": row.pop("id"), "to": last, "items": lengths[at], **row}
         yield row
 

@@ -20,7 +20,7 @@ from ctxbench.io.documents import YamlPath, line_of, load_mapping
 from ctxbench.io.errors import Fault, Message, ParameterError, UserError, suggest
 from ctxbench.io.rows import YamlForm, is_file_name
 from ctxbench.model.formats import FileModel, Source, field_names, parsed, raise_located, validate, validate_partly
-from ctxbench.model.resources import EmbedderSpec, Resources
+from ctxbench.model.resources import EmbedderSpec, IndexFields, Resources
 from ctxbench.pipelines.pipeline import PipelineError
 from ctxbench.search.embedders import embedder_text
 from ctxbench.selectors.definition import Definition, definition_hash
@@ -173,6 +173,7 @@ class ExperimentFile(ExperimentFields):
         description="`trec`: every item of grade 1 or 2 is required for itself, and an item without a label is "
         "irrelevant, as trec_eval judges. By default, labels are judged as ctxbench does.",
     )
+    index: IndexFields = Field(IndexFields(), description="How the vectors of items are kept and searched.")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -196,6 +197,7 @@ class Experiment:
         metrics_named: whether the user named the metrics; tables then show every one of them.
         groups: as `read_groups` gives them.
         judged: as what labels are judged, see `Dataset.judged_as`.
+        index: how the vectors of items are kept and searched.
     """
 
     name: str
@@ -215,6 +217,7 @@ class Experiment:
     metrics_named: bool = False
     groups: Mapping[str, str] = field(default_factory=dict)
     judged: str = ""
+    index: IndexFields = field(default_factory=IndexFields)
 
     def make_selectors(
         self, resources: Resources, memo: MutableMapping[str, Any], *, required: Required | None = None
@@ -282,6 +285,7 @@ def experiment_of(
         metrics_named="metrics" in data,
         groups=(content.groups if isinstance(content, ExperimentFile) else None) or {},
         judged=content.judged if isinstance(content, ExperimentFile) else "",
+        index=content.index if isinstance(content, ExperimentFile) else IndexFields(),
     )
     return experiment, sorted(faults, key=lambda fault: fault.line)
 

@@ -1,11 +1,11 @@
-"""Open the datasets, embedders and counters of an experiment, with all faults at once."""
+"""Open the datasets, embedders and counters of an experiment, with all faults at once; manifests."""
 
 from __future__ import annotations
 
 import os.path
 import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from types import MappingProxyType
@@ -16,9 +16,10 @@ import numpy as np
 from ctxbench.datasets.dataset import Dataset, select_queries
 from ctxbench.datasets.layout import read_weights
 from ctxbench.datasets.lookup import changed_sources, dataset_folder, dataset_reference, open_dataset
-from ctxbench.evaluation.experiment import Experiment, examine
+from ctxbench.datasets.queries import group_pairs
+from ctxbench.evaluation.experiment import Experiment, examine, versions
 from ctxbench.evaluation.metrics import Metric, parse_metric, parse_metrics
-from ctxbench.evaluation.run_folder import LONGEST_NAME, RunFolder
+from ctxbench.evaluation.run_folder import FORMAT, LONGEST_NAME, RunFolder
 from ctxbench.io.console import nothing_said
 from ctxbench.io.errors import Fault, InputError, Message, ParameterError, UserError, suggest
 from ctxbench.io.files import cache_dir, file_name
@@ -30,9 +31,10 @@ from ctxbench.pipelines.fits import calibration_faults, fit_notices
 from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.search.chunking import js_trim
 from ctxbench.search.embedders import Embedder, open_embedder
-from ctxbench.search.resources import LocalResources, local_resources
+from ctxbench.search.resources import IndexSearch, LocalResources, local_resources
 from ctxbench.search.tokens import Cl100kCounter, O200kCounter, TokenCounter, open_counter
-from ctxbench.selectors.selector import ExternalRun
+from ctxbench.selectors.definitions import SelectorSpec
+from ctxbench.selectors.selector import ExternalRun, Selector
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -73,9 +75,37 @@ class Prepared:
         catalogs = {name: dataset.current_catalog for name, dataset in self.datasets.items()}
         return self.counted or {name: count_tokens(self.counter, catalog) for name, catalog in catalogs.items()}
 
+    def part(self, dataset: str, selectors: Collection[str]) -> Prepared:
+        """What answering one dataset by some selectors needs, without the dataset itself: what is sent to workers.
+
+        It can be pickled if the selectors can. The embedder and, unless it is a file, the token counter are opened
+        again by their names.
+        """
+        specs = tuple(spec for spec in self.experiment.selectors if spec.name in selectors)
+        return replace(
+            self,
+            experiment=replace(self.experiment, selectors=specs, lines={}),
+            datasets={},
+            opened={},
+            references={},
+            measured={},
+            drawn={},
+            counted={name: counts for name, counts in self.counted.items() if name == dataset},
+            groups={dataset: self.groups[dataset]},
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        counter = None if isinstance(self.counter, O200kCounter | Cl100kCounter) else self.counter
+        return {**self.__dict__, "embedder": None, "counter": counter}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        experiment: Experiment = state["experiment"]
+        counter = state["counter"] or open_counter(experiment.tokens, cache=cache_dir())
+        self.__dict__.update({**state, "embedder": open_embedder(experiment.embedder), "counter": counter})
+
     def resources(self, *, progress: Callable[[int, int], None] | None = None) -> LocalResources:
         """Resources over the vector store of this machine."""
-        return local_resources(self.embedder, self.counter, progress=progress)
+        return local_resources(self.embedder, self.counter, progress=progress, index=self.experiment.index)
 
 
 def open_experiment(path: Path, *, notify: Callable[[str], None] = nothing_said) -> Prepared:
@@ -122,6 +152,7 @@ def prepare(
     for index, text in enumerate(experiment.metrics):
         form.attempt(partial(_metric_of, text, experiment.groups), "metrics", index)
     embedder = form.attempt(lambda: open_embedder(experiment.embedder), "embedder")
+    form.attempt(lambda: IndexSearch(experiment.index), "index")
     counter = form.attempt(lambda: counting(open_counter(experiment.tokens, cache=cache_dir())), "tokens")
     counted = {
         name: form.attempt(partial(count_tokens, counter, dataset.current_catalog), "tokens")
@@ -457,3 +488,63 @@ def count_tokens(counter: TokenCounter, items: Sequence[Item]) -> IntArray:
         UserError: the counter has no count for an item.
     """
     return counter.count([item.id for item in items], [item.prompt_text for item in items])
+
+
+def manifest(prepared: Prepared, selectors: Mapping[str, Selector], *, commit: str | None) -> dict[str, Any]:
+    """The manifest: everything that the results depend on, and nothing of the time or the machine."""
+    experiment = prepared.experiment
+    specs = {spec.name: spec for spec in experiment.selectors}
+    return {
+        "format": FORMAT,
+        "experiment": {
+            "name": experiment.name,
+            "about": experiment.about,
+            "compare_to": experiment.compare_to,
+            "split": experiment.split,
+            "sample": experiment.sample,
+            "seed": experiment.seed,
+            "metrics": [str(metric) for metric in prepared.metrics],
+            "metrics_named": experiment.metrics_named,
+            **({"groups": dict(experiment.groups)} if experiment.groups else {}),
+            **({"judged": experiment.judged} if experiment.judged else {}),
+        },
+        "datasets": {
+            name: {
+                "reference": prepared.references[name],
+                "version": dataset.version,
+                "hash": dataset.hash,
+                "queries": len(dataset.measured()),
+                "of": prepared.measured[name],
+                "unlabelled": len(dataset.unlabelled) - len(dataset.only_negatives),
+                "only_negatives": len(dataset.only_negatives),
+                "drawn": prepared.drawn[name],
+                "items": len(dataset.catalog),
+                "scopes": _scopes(dataset),
+            }
+            for name, dataset in prepared.datasets.items()
+        },
+        "selectors": {name: described(specs[name], selector) for name, selector in selectors.items()},
+        "embedder": prepared.embedder.identity.as_dict(),
+        "tokens": prepared.counter.name,
+        "versions": versions(),
+        "git": commit,
+    }
+
+
+def _scopes(dataset: Dataset) -> dict[str, list[int]]:
+    """The positions of the measured queries of each named scope."""
+    queries = dataset.measured().queries
+    pairs = ((query.scope, index) for index, query in enumerate(queries) if query.scope is not None)
+    return dict(sorted(group_pairs(pairs).items()))
+
+
+def described(spec: SelectorSpec, selector: Selector) -> dict[str, Any]:
+    """A selector of an experiment as the manifest has it."""
+    return {
+        "about": spec.about,
+        "values": dict(spec.values),
+        "like": spec.like,
+        "external": spec.external,
+        "shipped": spec.shipped,
+        "description": selector.describe(),
+    }

@@ -20,10 +20,12 @@ import hashlib
 import json
 import logging
 import math
+import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -31,7 +33,9 @@ import numpy as np
 
 from ctxbench.datasets.lookup import sha256_of
 from ctxbench.evaluation.answers import (
+    ANSWERS,
     DAMAGE,
+    SELECTIONS,
     SUFFIX,
     Part,
     Slice,
@@ -43,11 +47,12 @@ from ctxbench.evaluation.answers import (
     write_slice,
 )
 from ctxbench.evaluation.comparisons import compare_metric, estimates
+from ctxbench.evaluation.experiment import machine
 from ctxbench.evaluation.metrics import FORBIDDEN_OFFERED, GroupMean, Metric, parse_metric, worst_group
 from ctxbench.evaluation.statistics import Comparison, Estimate, correct
-from ctxbench.io.cache import files_in
+from ctxbench.io.cache import files_in, refuse_unwritable
 from ctxbench.io.documents import dump_json, read_json
-from ctxbench.io.errors import Message, StorageError, UserError
+from ctxbench.io.errors import Message, ParameterError, StorageError, UserError
 from ctxbench.io.files import (
     atomic_folder,
     exclusive,
@@ -66,7 +71,6 @@ LONGEST_NAME = 200  # bytes of a file name, with room for an ending
 FORMAT = 5  # of the run folder; raised when a reader of the old one would go wrong
 MEANING = 3  # of answers, part of their key: raised when stored answers get another meaning
 _AGAIN = "run the experiment again"
-_ANSWERS = "answers.zip"
 
 
 def content_key(*parts: Any) -> str:
@@ -245,12 +249,16 @@ class RunFolder:
         """
         return StoredAnswers.read(self._partial(dataset, selector))
 
+    def notes(self, dataset: str, selector: str) -> dict[str, Any]:
+        """The notes of a finished part."""
+        return dict(_read_checked(self._recovered(dataset, selector) / "part.json")["notes"])
+
     def error_count(self, dataset: str, selector: str) -> int:
         """How many queries a finished part failed on."""
         return int(_read_checked(self._recovered(dataset, selector) / "part.json")["errors"])
 
-    def add_slice(self, dataset: str, selector: str, key: str, *, number: int, answers: Slice) -> None:
-        """Store a finished slice until the part is complete."""
+    def add_slice(self, dataset: str, selector: str, key: str, *, number: int, answers: Slice | bytes) -> None:
+        """Store a finished slice, or what `Slice.to_bytes` made of it, until the part is complete."""
         folder = self._partial(dataset, selector)
         if not (folder / "key").exists():
             write_atomic(folder / "key", key, durable=False)
@@ -298,6 +306,50 @@ class RunFolder:
         """Whether the folder holds files that are of no run, finished or not."""
         return self.experiment() is None and not self._has_parts() and next(files_in(self.path), None) is not None
 
+    def refuse_foreign(self, experiment: str) -> None:
+        """Refuse to mix a run with another experiment's, or with anything else.
+
+        Raises:
+            ParameterError: the folder holds that.
+            StorageError: it cannot be written.
+        """
+        refuse_unwritable(self.path, folder="a run")
+        if (self.path / "dataset.yaml").exists():
+            raise ParameterError(f"{self.path} is the folder of a dataset; name another folder for the run")
+        if self.is_foreign():
+            raise ParameterError(f"{self.path} is there and is no run; name a new folder")
+        if (earlier := self.experiment()) is not None and earlier != experiment:
+            raise ParameterError(
+                f"{self.path} holds a run of experiment {earlier!r}, not of {experiment!r}; "
+                "name another folder, or delete it"
+            )
+
+    def save_timings(self, times: Mapping[str, Mapping[str, Any]], *, made: bool, experiment_folder: Path) -> None:
+        """Write the times of parts, with those of earlier calls, into a separate file, since they never repeat.
+
+        Args:
+            times: by dataset and selector, see `timing`.
+            made: whether this call made any part; else the date of the run stays.
+            experiment_folder: where the experiment's file is.
+        """
+        day = "" if made else self.date()
+        try:
+            earlier = self.read("timings.json")["parts"]
+        except (UserError, KeyError) as error:
+            earlier = {}
+            if (self.path / "timings.json").exists():
+                _log.warning(Message("evaluation.timings-lost", error=error))
+        self.write(
+            "timings.json",
+            {
+                "machine": machine(),
+                "date": day or datetime.now(UTC).date().isoformat(),
+                "experiment_folder": os.path.relpath(experiment_folder, self.path),
+                "note": Message("evaluation.timings-note"),
+                "parts": {name: {**earlier.get(name, {}), **times.get(name, {})} for name in {**earlier, **times}},
+            },
+        )
+
     def _has_parts(self) -> bool:
         return any(next(self.path.glob(part), None) for part in ("*/*/part.json", "*/*+partial/key"))
 
@@ -317,15 +369,25 @@ class RunFolder:
         return _read_checked(path)
 
 
+def timing(answers: StoredAnswers) -> dict[str, Any]:
+    """The times of a part; empty where no query was timed."""
+    seconds = answers.seconds[~np.isnan(answers.seconds)]
+    if not len(seconds):
+        return {}
+    p50, p95 = np.percentile(seconds, [50, 95]).tolist()
+    row = {"queries": len(seconds), "seconds": float(seconds.sum()), "p50_s": p50, "p95_s": p95}
+    return {**row, "processor": machine()["processor"]}  # a row may be of an earlier call, on another machine
+
+
 def _undamaged(folder: Path, marker: Mapping[str, Any]) -> StoredAnswers:
     """The answers of a finished part.
 
     Raises:
         StorageError: they were changed or are damaged.
     """
-    if sha256_of(folder / _ANSWERS, fix=_AGAIN) != marker["files"][_ANSWERS]:
-        raise _changed(folder / _ANSWERS)
-    return StoredAnswers.read(folder / _ANSWERS)
+    if sha256_of(folder / ANSWERS, fix=_AGAIN) != marker["files"][ANSWERS]:
+        raise _changed(folder / ANSWERS)
+    return StoredAnswers.read(folder / ANSWERS)
 
 
 def _changed(path: Path) -> StorageError:
@@ -363,8 +425,8 @@ def _has_text(path: Path, text: str) -> bool:
 
 
 _FILES: dict[str, Callable[[Part, Catalog, BinaryIO], None]] = {
-    _ANSWERS: lambda part, _catalog, stream: write_blocks(part.answers.blocks(), stream),
-    "selections.jsonl": write_selections,
+    ANSWERS: lambda *arguments: write_blocks(*arguments),  # noqa: PLW0108 - looked up when it is called
+    SELECTIONS: write_selections,
     "metrics.jsonl": write_metrics,
 }
 

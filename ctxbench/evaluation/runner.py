@@ -1,41 +1,38 @@
-"""Run an experiment into a run folder, resuming where it stopped; latency of warm requests."""
+"""Run an experiment into a run folder, resuming where it stopped; latency of warm requests, and how it grows."""
 
 from __future__ import annotations
 
-import itertools
-import logging
-import os
+import pickle
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections import Counter
+from collections.abc import Callable, Container, Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.queries import group_pairs
-from ctxbench.evaluation.answers import Labels, Part, Slice, StoredAnswers, select_answers
-from ctxbench.evaluation.experiment import code_hash, git_commit, machine, versions
-from ctxbench.evaluation.inputs import Prepared, count_tokens
+from ctxbench.evaluation.answers import Labels, Measures, Packed, Part, Slice, StoredAnswers, select_answers
+from ctxbench.evaluation.experiment import code_hash, git_commit, versions
+from ctxbench.evaluation.inputs import Prepared, count_tokens, manifest
 from ctxbench.evaluation.metric_kernels import Joined
 from ctxbench.evaluation.metrics import FORBIDDEN_OFFERED, Metric, evaluate, forbidden_counts, unavailable
-from ctxbench.evaluation.run_folder import FORMAT, MEANING, RunFolder, content_key
-from ctxbench.io.cache import refuse_unwritable
+from ctxbench.evaluation.run_folder import MEANING, RunFolder, content_key, estimate_dict, timing
+from ctxbench.evaluation.statistics import estimate
 from ctxbench.io.console import ProgressListener, silent
-from ctxbench.io.errors import Message, ParameterError, StorageError, UserError
-from ctxbench.model.arrays import Evidence, FloatArray, IntArray
-from ctxbench.model.items import Catalog
-from ctxbench.model.requests import Batch, Request
-from ctxbench.model.resources import Resources
+from ctxbench.io.errors import Message, StorageError
+from ctxbench.io.workers import Workers, content, open_pool
+from ctxbench.model.arrays import Evidence, FloatArray
+from ctxbench.model.requests import Batch, with_own_vectors
+from ctxbench.model.resources import EMBEDDER, INDEX
 from ctxbench.pipelines.pipeline import Pipeline
-from ctxbench.search.embedders import Embedder
-from ctxbench.search.resources import LocalResources
-from ctxbench.selectors.definitions import SelectorSpec
-from ctxbench.selectors.external import External, FileSelector
+from ctxbench.search.dense import chunks_of
+from ctxbench.search.resources import ExactSearch, LocalResources, add_vectors
+from ctxbench.selectors.external import External, FileSelector, is_ours, is_sendable
 from ctxbench.selectors.selector import PipelineSelector, Selector, SizeMatched, offered_sizes
 
 NOT_OF_FAILED = {  # to fail is not to abstain, and not to be cheap
@@ -60,36 +57,156 @@ class _AnswerCount:
         end = self._done + n
 
         def report(more: int = 0) -> None:
-            self._done = min(self._done + more, end)  # a selector may be asked repeatedly
-            self._progress(f"{self._dataset}, {name}", self._done, self._total)
+            self.add(name, min(more, end - self._done))  # a selector may be asked repeatedly
 
         report()
         with selector.watched(partial(report, 1)) if isinstance(selector, External) else nullcontext():
             yield
         report(n)
 
+    def add(self, name: str, n: int) -> None:
+        """Count `n` answers of a selector or of several processes."""
+        self._done += n
+        self._progress(f"{self._dataset}, {name}", self._done, self._total)
 
-class DatasetRun:
+
+class Missing(NamedTuple):
+    """A slice that is not there yet: the queries from `start` to `stop` of a dataset, asked of a selector."""
+
+    selector: str
+    start: int
+    stop: int
+
+
+class Span(NamedTuple):
+    """Queries of a dataset, from `start` to `stop`, with the slices of them that are missing, of all selectors."""
+
+    start: int
+    stop: int
+    missing: tuple[Missing, ...]
+
+    @property
+    def n_answers(self) -> int:
+        """How many answers are missing."""
+        return sum(entry.stop - entry.start for entry in self.missing)
+
+    def of_selectors(self, names: Container[str]) -> Span:
+        """What is missing of some selectors."""
+        return self._replace(missing=tuple(entry for entry in self.missing if entry.selector in names))
+
+
+class DatasetSelectors:
+    """Selectors on one dataset: asks them and measures what they answer, in this process or in a worker."""
+
+    def __init__(self, prepared: Prepared, dataset: Dataset, resources: LocalResources) -> None:
+        """Make the selectors.
+
+        Args:
+            prepared: the experiment.
+            dataset: one of its datasets, with the queries that are measured.
+            resources: what the selectors use.
+        """
+        self.prepared = prepared
+        self.dataset = dataset
+        self.name = dataset.name
+        self.resources = resources
+        self.memo: dict[str, Any] = {}
+        self.selectors = prepared.experiment.make_selectors(resources, self.memo, required=dataset.required)
+        self.metrics = with_forbidden(prepared.metrics, dataset)
+        self._likes = {selector.like.name for selector in self.selectors.values() if isinstance(selector, SizeMatched)}
+
+    def ask(
+        self, span: Span, watching: Callable[[str, Selector, int], AbstractContextManager[None]] | None = None
+    ) -> Iterator[tuple[Missing, Slice]]:
+        """Answer what is missing of a span, all selectors side by side, so that they share the outputs of steps.
+
+        Args:
+            span: whose missing slices are in the order of the selectors, those that take another's sizes last.
+            watching: called with a selector's name, the selector and the number of queries; entered while it is asked.
+        """
+        requests = self.dataset.requests()
+        batch = Batch.of(self.dataset.catalog, requests[span.start : span.stop])
+        by_name: dict[str, list[Slice]] = {}
+        for missing in span.missing:
+            name, several = missing.selector, requests[missing.start : missing.stop]
+            slice_batch = batch if len(several) == len(batch) else Batch.of(self.dataset.catalog, several)
+            with nullcontext() if watching is None else watching(name, self.selectors[name], len(several)):
+                answers = self._answered(name, slice_batch, by_name)
+            if name in self._likes:
+                by_name.setdefault(name, []).append(answers)
+            yield missing, answers
+        self.memo.clear()
+
+    def _answered(self, name: str, batch: Batch, by_name: Mapping[str, Sequence[Slice]]) -> Slice:
+        """The answers of a selector. If it copies another's sizes, that one is not asked again.
+
+        Args:
+            name: of the selector.
+            batch: what is asked.
+            by_name: what other selectors have just answered to it.
+        """
+        selector = self.selectors[name]
+        if not isinstance(selector, SizeMatched):
+            return answered(selector, batch)
+        like = selector.like.name
+        stored = select_answers(by_name.get(like, ()), batch.ids) or self._stored(like, batch.ids)
+        return answered(selector, batch, like=stored)
+
+    def _stored(self, name: str, queries: Sequence[str]) -> Slice | None:  # noqa: ARG002 - a worker stores nothing
+        """Answers of a selector that are stored already; None if there are none."""
+        return None
+
+    @cached_property
+    def labels(self) -> Labels:
+        """The labels that every selector's answers are compared with; made once.
+
+        Token counts are those of `_count_offered` so far.
+        """
+        counts = self.prepared.counted.get(self.name, np.full(len(self.dataset.catalog), -1, dtype=np.int64))
+        labels = Labels.of(self.dataset, counts, self.resources.text_tokens)
+        return replace(labels, groups=self.prepared.groups[self.name])
+
+    def _count_offered(self, answers: Slice) -> None:
+        """Count the tokens of the items that answers offer, each once."""
+        counts, candidates = self.labels.item_tokens, answers.candidates
+        offered = np.unique(candidates.item[candidates.chosen])
+        new = offered[counts[offered] < 0]
+        counts[new] = count_tokens(self.prepared.counter, [self.dataset.catalog[item] for item in new.tolist()])
+
+    def measure(self, block: Slice, first: int) -> Measures:
+        """Measure answers to queries that follow each other, the first of them at index `first` of the dataset."""
+        self._count_offered(block)
+        evidence = self.labels.evidence(block, first=first)
+        joined, n_items = Joined(evidence), len(self.dataset.catalog)
+        values = measured(self.metrics, evidence, block, joined=joined)
+        return Measures(
+            values={str(metric): column for metric, column in values.items()},
+            unavailable={str(metric): why for metric, why in unavailable(self.metrics, evidence).items()},
+            forbidden=forbidden_counts(joined, n_items)
+            if FORBIDDEN_OFFERED in self.metrics
+            else np.zeros(n_items, dtype=np.int64),
+        )
+
+
+class DatasetRun(DatasetSelectors):
     """All selectors of an experiment on one dataset; slices of queries go through all of them side by side.
 
     Answers are kept as long as nothing that decides them changes; other metrics or another token counter only have
     them measured again, and of a part with failures only the failed queries are asked again.
+
+    Attributes:
+        unfinished: the selectors whose part is missing, has other keys, or holds failures.
+        spans: what is missing of them, in order; what is asked elsewhere is taken out.
     """
 
     def __init__(
         self, prepared: Prepared, resources: LocalResources, store: RunFolder, *, name: str, commit: str | None
     ) -> None:
-        self.prepared = prepared
-        self.resources = resources
+        super().__init__(prepared, prepared.datasets[name].measured(), resources)
         self.store = store
-        self.name = name
         self.commit = commit
-        self.dataset: Dataset = prepared.datasets[name].measured()
-        self.memo: dict[str, Any] = {}
-        self.selectors = prepared.experiment.make_selectors(resources, self.memo, required=self.dataset.required)
         external = {spec.name: spec.external for spec in prepared.experiment.selectors}
         self.keys = {n: self._key(selector, external[n]) for n, selector in self.selectors.items()}
-        self.metrics = with_forbidden(prepared.metrics, self.dataset)
         self.values_key = content_key(
             [str(metric) for metric in self.metrics],
             prepared.experiment.groups,
@@ -97,6 +214,10 @@ class DatasetRun:
             prepared.counter.name,
             code_hash(),
         )
+        self.unfinished: list[str] = []
+        self.spans: list[Span] = []
+        self._finished: dict[str, StoredAnswers | None] = {}  # answers of parts that are to be measured again
+        self._packed: dict[str, dict[int, Packed]] = {}  # what workers have sent, by selector and number of the slice
         self._offered_by: dict[str, StoredAnswers] = {}  # finished parts whose sizes others take
 
     def _key(self, selector: Selector, external: bool) -> str:
@@ -110,68 +231,92 @@ class DatasetRun:
             None if external else [code_hash(), versions()],
         )
 
-    def unfinished(self, *, fresh: bool) -> list[str]:
-        """The selectors whose part is missing, has other keys, or holds failures."""
-        return [
+    def look_up(self, progress: ProgressListener, *, fresh: bool) -> None:
+        """Find out what is missing; `fresh` = everything."""
+        self.unfinished = [
             name
             for name, key in self.keys.items()
             if fresh
             or not self.store.has(self.name, name, key, self.values_key)
             or self.store.error_count(self.name, name)
         ]
+        self._finished = {
+            name: None if fresh else self.store.answers(self.name, name, self.keys[name]) for name in self.unfinished
+        }
+        unanswered = [name for name in self.unfinished if self._finished[name] is None]
+        slices: list[Missing] = []
+        n = len(self.dataset)
+        for name in sorted(unanswered, key=self._takes_sizes):
+            size = self._size(name)
+            every = [Missing(name, start, min(start + size, n)) for start in range(0, n, size)]
+            ids = [[query.id for query in self.dataset.queries[entry.start : entry.stop]] for entry in every]
+            have = self.store.slice_numbers(self.name, name, self.keys[name], queries=ids, fresh=fresh)
+            slices += [entry for number, entry in enumerate(every) if number not in have]
+        by_span = group_pairs((entry.start // SLICE * SLICE, entry) for entry in slices)
+        self.spans = [Span(start, min(start + SLICE, n), tuple(by_span[start])) for start in sorted(by_span)]
+        self.count = _AnswerCount(self.name, sum(span.n_answers for span in self.spans), progress)
 
-    def finish(
-        self, names: Sequence[str], progress: ProgressListener, *, fresh: bool
-    ) -> Iterator[tuple[str, StoredAnswers]]:
-        """Ask the missing queries of some parts and save them; yields name and answers of each."""
-        stored = {name: None if fresh else self.store.answers(self.name, name, self.keys[name]) for name in names}
-        self._ask([name for name in names if stored[name] is None], progress, fresh=fresh)
-        for name in sorted(names, key=self._takes_sizes):
-            finished = stored[name]
+    def finish(self, work: Workload) -> Iterator[tuple[str, StoredAnswers]]:
+        """Ask the missing queries of the unfinished parts and save them; yields name and answers of each.
+
+        Args:
+            work: takes queries that are asked elsewhere.
+        """
+        self._ask_missing(work)
+        work.collect(self)
+        self._ask_missing(work)  # those that take sizes of what was asked elsewhere
+        for name in sorted(self.unfinished, key=self._takes_sizes):
+            finished = self._finished[name]
             answers = self.store.slices(self.name, name) if finished is None else self._retry_failed(name, finished)
             self.store.save(self._part(name, answers), self.dataset.catalog)
             self._offered_by.pop(name, None)
             yield name, answers
 
-    def _ask(self, names: Sequence[str], progress: ProgressListener, *, fresh: bool) -> None:
-        """Ask for every missing slice; selectors that copy another's sizes come after it."""
-        if not names:
-            return
-        requests = self.dataset.requests()
-        have: dict[str, set[int]] = {}
-        sizes = {name: self._size(name) for name in sorted(names, key=self._takes_sizes)}
-        for name, size in sizes.items():
-            ids = [
-                [request.id for request in requests[first : first + size]] for first in range(0, len(requests), size)
-            ]
-            have[name] = self.store.slice_numbers(self.name, name, self.keys[name], queries=ids, fresh=fresh)
-        likes = {selector.like.name for selector in map(self.selectors.get, names) if isinstance(selector, SizeMatched)}
-        n_missing = sum(
-            min(size, len(requests) - start)
-            for name, size in sizes.items()
-            for start in range(0, len(requests), size)
-            if start // size not in have[name]
-        )
-        counted = _AnswerCount(self.name, n_missing, progress)
-        for first in range(0, len(requests), SLICE):
-            part = requests[first : first + SLICE]
-            missing = [
-                (name, start, size)
-                for name, size in sizes.items()
-                for start in range(first, first + len(part), size)
-                if start // size not in have[name]
-            ]
-            batch = Batch.of(self.dataset.catalog, part if missing else ())
-            by_name: dict[str, list[Slice]] = {}
-            for name, start, size in missing:
-                several = requests[start : start + size]
-                slice_batch = batch if len(several) == len(part) else Batch.of(self.dataset.catalog, several)
-                with counted.answers_of(name, self.selectors[name], len(several)):
-                    answers = self._answered(name, slice_batch, by_name)
-                self.store.add_slice(self.name, name, self.keys[name], number=start // size, answers=answers)
-                if name in likes:
-                    by_name.setdefault(name, []).append(answers)
-            self.memo.clear()
+    def _ask_missing(self, work: Workload) -> None:
+        """Ask for every missing slice that can be answered here and now."""
+        later: list[Span] = []
+        while self.spans:
+            span = self.spans.pop(0)
+            waiting = {name for name in self.selectors if work.awaits(self, name)}
+            if rest := span.of_selectors(waiting).missing:
+                later.append(span._replace(missing=rest))
+            work.consider(self, self.answer(span.of_selectors(self.selectors.keys() - waiting)))
+        self.spans = later
+
+    def answer(self, span: Span) -> dict[str, float]:
+        """Answer what is missing of a span here, and store it; seconds per answer, by selector."""
+        seconds = {}
+        for missing, answers in self.ask(span, self.count.answers_of):
+            seconds[missing.selector] = float(np.nan_to_num(answers.seconds).mean())
+            self.add(missing, answers)
+        return seconds
+
+    def lacks_vectors(self) -> bool:
+        """Whether a pipeline compares vectors of items, and of a sample of them most are not stored."""
+        if not any(EMBEDDER in pipeline.uses for pipeline in self._pipelines):
+            return False
+        sample = self.dataset.catalog[:: len(self.dataset.catalog) // 100 + 1]
+        stored = self.resources.stored_vectors([text for item in sample for text in chunks_of(item)])
+        return bool(2 * np.count_nonzero(stored) < len(stored))  # those that are never offered have none
+
+    def vectors(self) -> bytes:
+        """The vectors that are stored of what was noted in a first span and of all queries, for `add_vectors`."""
+        batch, analyses = self.dataset.batch(), [pipeline.analyse for pipeline in self._pipelines]
+        queries = {text for step in analyses if not step.uses for text in step.call(batch, self.resources).text}
+        return self.resources.noted_vectors(sorted(queries))
+
+    @property
+    def _pipelines(self) -> list[Pipeline]:
+        return [entry.pipeline for entry in self.selectors.values() if isinstance(entry, PipelineSelector)]
+
+    def add(self, missing: Missing, answers: Slice | Packed) -> None:
+        """Store a slice that was answered here, or by a worker."""
+        name = missing.selector
+        number = missing.start // self._size(name)
+        if isinstance(answers, Packed):
+            self._packed.setdefault(name, {})[number] = replace(answers, slice=b"")
+        stored = answers.slice if isinstance(answers, Packed) else answers
+        self.store.add_slice(self.name, name, self.keys[name], number=number, answers=stored)
 
     def _size(self, name: str) -> int:
         """Queries per slice: `SLICE`, or fewer for a selector that may offer the whole catalog."""
@@ -204,44 +349,21 @@ class DatasetRun:
     def _takes_sizes(self, name: str) -> bool:
         return isinstance(self.selectors[name], SizeMatched)
 
-    def _answered(self, name: str, batch: Batch, by_name: Mapping[str, Sequence[Slice]]) -> Slice:
-        """The answers of a selector. If it copies another's sizes, that one is not asked again.
-
-        Args:
-            name: of the selector.
-            batch: what is asked.
-            by_name: what other selectors have just answered to it.
-        """
-        selector = self.selectors[name]
-        if not isinstance(selector, SizeMatched):
-            return answered(selector, batch)
-        like = selector.like.name
-        if (stored := select_answers(by_name.get(like, ()), batch.ids)) is None:
-            source = self._offered_by.get(like) or self.store.stored(self.name, like, self.keys[like])
-            stored = None if source is None else source.select_queries(batch.ids)
-            if source is not None and source.stamp is not None:  # an unfinished part still grows
-                self._offered_by[like] = source
-        return answered(selector, batch, like=stored)
-
-    @cached_property
-    def labels(self) -> Labels:
-        """The labels that every selector's answers are compared with; made once.
-
-        Token counts are those of `_count_offered` so far.
-        """
-        counts = self.prepared.counted.get(self.name, np.full(len(self.dataset.catalog), -1, dtype=np.int64))
-        labels = Labels.of(self.dataset, counts, self.resources.text_tokens)
-        return replace(labels, groups=self.prepared.groups[self.name])
-
-    def _count_offered(self, answers: Slice) -> None:
-        """Count the tokens of the items that answers offer, each once."""
-        counts, candidates = self.labels.item_tokens, answers.candidates
-        offered = np.unique(candidates.item[candidates.chosen])
-        new = offered[counts[offered] < 0]
-        counts[new] = count_tokens(self.prepared.counter, [self.dataset.catalog[item] for item in new.tolist()])
+    def _stored(self, name: str, queries: Sequence[str]) -> Slice | None:
+        """See `DatasetSelectors`; of an unfinished part, those that are there."""
+        source = self._offered_by.get(name) or self.store.stored(self.name, name, self.keys[name])
+        if source is not None and source.stamp is not None:  # an unfinished part still grows
+            self._offered_by[name] = source
+        return None if source is None else source.select_queries(queries)
 
     def _part(self, name: str, answers: StoredAnswers) -> Part:
-        values, reasons, forbidden = self._measured(answers)
+        packed = {
+            number: block
+            for number, block in self._packed.pop(name, {}).items()
+            if (block.ranked, block.scored) == (answers.ranked, answers.scored)
+        }
+        measures = self._measures(answers, packed)
+        forbidden = sum((entry.forbidden for entry in measures), np.zeros(len(self.dataset.catalog), dtype=np.int64))
         return Part(
             dataset=self.name,
             selector=name,
@@ -249,38 +371,37 @@ class DatasetRun:
             values_key=self.values_key,
             answers=answers,
             made_by={"versions": versions(), "git": self.commit},
-            metrics={str(metric): value for metric, value in values.items()},
-            unavailable={str(metric): reason for metric, reason in reasons.items()},
+            metrics={
+                metric: np.concatenate([entry.values[metric] for entry in measures])
+                for metric in (measures[0].values if measures else ())
+            },
+            unavailable=measures[-1].unavailable if measures else {},
             notes=self._notes(name, answers),
             forbidden={
-                self.dataset.catalog.ids[item]: int(forbidden[item]) for item in np.flatnonzero(forbidden).tolist()
+                self.dataset.catalog[item].id: int(forbidden[item]) for item in np.flatnonzero(forbidden).tolist()
             },
+            packed=packed,
         )
 
-    def _measured(self, answers: StoredAnswers) -> tuple[dict[Metric, FloatArray], dict[Metric, str], IntArray]:
-        """Metrics by query, a block at a time, why others could not be computed, and `forbidden_counts`."""
-        metrics, first = self.metrics, 0
-        values: dict[Metric, list[FloatArray]] = {}
-        reasons: dict[Metric, str] = {}
-        forbidden = np.zeros(len(self.dataset.catalog), dtype=np.int64)
-        for block in answers.blocks():
-            self._count_offered(block)
-            evidence = self.labels.evidence(block, first=first)
-            joined = Joined(evidence)
-            for metric, column in measured(metrics, evidence, block, joined=joined).items():
-                values.setdefault(metric, []).append(column)
-            reasons = unavailable(metrics, evidence)
-            if FORBIDDEN_OFFERED in metrics:
-                forbidden += forbidden_counts(joined, len(forbidden))
-            first += len(block.queries)
-        if first != len(self.labels.ids):
-            raise StorageError(f"{answers.path} has answers to {first} of {len(self.labels.ids)} queries; run again")
-        return {metric: np.concatenate(blocks) for metric, blocks in values.items()}, reasons, forbidden
+    def _measures(self, answers: StoredAnswers, packed: Mapping[int, Packed]) -> list[Measures]:
+        """The metrics of every block, in order; of those that are packed, they are there."""
+        if answers.queries != self.labels.ids:
+            n = len(answers.queries)
+            raise StorageError(f"{answers.path} has answers to {n} of {len(self.labels.ids)} queries; run again")
+        numbers, first = range(len(answers.parts)), 0
+        blocks, measures = answers.blocks(set(numbers) - packed.keys()), []
+        for number in numbers:
+            measures.append(packed[number].measures if number in packed else self.measure(next(blocks), first))
+            first += len(answers.parts[number])
+        return measures
 
     def _notes(self, name: str, answers: StoredAnswers) -> dict[str, Any]:
         """The notes of a selector on the run, and answers that belong to no query of the dataset."""
         notes = dict(answers.notes)
         selector = self.selectors[name]
+        ranking = selector.ranking if isinstance(selector, SizeMatched) else selector
+        if isinstance(ranking, PipelineSelector) and self.resources.index.ann and "index_recall" not in notes:
+            notes["index_recall"] = index_recall(ranking, self.dataset, seed=self.prepared.experiment.seed)
         if isinstance(selector, FileSelector):  # a slice alone cannot tell
             notes |= self._not_measured(selector.unknown([query.id for query in self.dataset.queries]))
         return {key: value for key, value in notes.items() if value}
@@ -297,6 +418,192 @@ class DatasetRun:
         }
         counts = {f"answers_{reason}": len(ids) for reason, ids in reasons.items()}
         return counts | {f"first_{reason}": ids[:10] for reason, ids in reasons.items()}
+
+
+class Unit(NamedTuple):
+    """Work for a worker: spans of one dataset, asked of selectors that share steps, or of one external selector.
+
+    Attributes:
+        dataset: its name.
+        keys: of published content: a pickled `Prepared.part` with the dataset, and vectors if the worker may lack them.
+        spans: what is missing of these selectors.
+    """
+
+    dataset: str
+    keys: tuple[str, ...]
+    spans: tuple[Span, ...]
+
+
+def answer_unit(unit: Unit) -> tuple[list[tuple[Missing, Packed]], int]:
+    """In a worker: answer the spans of a unit and measure the answers.
+
+    Returns:
+        Every missing slice, and how many texts were embedded.
+    """
+    selectors = _opened(*unit.keys)
+    before = selectors.resources.stats.embedded
+    packed = [
+        (missing, Packed.of(answers, selectors.dataset.catalog, selectors.measure(answers, missing.start)))
+        for span in unit.spans
+        for missing, answers in selectors.ask(span)
+    ]
+    return packed, selectors.resources.stats.embedded - before
+
+
+@lru_cache(maxsize=2)
+def _opened(selectors: str, vectors: str = "") -> DatasetSelectors:
+    """What the units of some selectors on one dataset share, opened once in a worker."""
+    if vectors:
+        add_vectors(content(vectors).read_bytes())
+    prepared, dataset = pickle.loads(content(selectors).read_bytes())  # noqa: S301 - published by the caller
+    return DatasetSelectors(prepared, dataset, prepared.resources())
+
+
+UNIT = 8  # spans of a unit, at most
+UNITS = 8  # of each process, at least, where there are so many spans: they end at about the same time
+MEASURING = 1.8  # times the seconds of answering: with measuring and packing
+
+
+class Workload:
+    """Shares what is missing of a run with workers, as soon as that pays; see `is_sendable`.
+
+    Attributes:
+        embedded: texts that workers embedded.
+    """
+
+    def __init__(self, runs: Sequence[DatasetRun], workers: Workers, end: ExitStack) -> None:
+        """Start workers at once if their number or a cluster is named; `end` closes the pool."""
+        self.embedded = 0
+        self._runs = {run.name: run for run in runs}
+        self._workers, self._end = workers, end
+        self._units: list[Unit] = []
+        self._left: Counter[str] = Counter()  # units by dataset
+        self._awaited: dict[str, set[str]] = {}  # selectors that workers are asked, by dataset
+        self._results: Iterator[tuple[int, Any]] = iter(())
+        self._begun: set[str] = set()
+        self._is_open = workers.jobs is None and not workers.on  # whether to start is still open
+        self._label = ""
+        if workers.on or (workers.jobs or 1) > 1:
+            self._start(workers)
+
+    def consider(self, run: DatasetRun, seconds: Mapping[str, float]) -> None:
+        """Start processes if what is missing takes long enough.
+
+        Args:
+            run: the dataset that a span was just answered of; its first one also makes indexes and loads models.
+            seconds: per answer, by selector.
+        """
+        if self._is_open and run.name in self._begun:
+            rates = {name: rate for name, rate in seconds.items() if self._is_sendable(run, name)}
+            missing = [entry for run in self._runs.values() for span in run.spans for entry in span.missing]
+            estimate = sum(rates.get(entry.selector, 0.0) * (entry.stop - entry.start) for entry in missing)
+            if (n := self._workers.processes(MEASURING * estimate)) > 1:
+                self._start(replace(self._workers, jobs=n))
+        self._begun.add(run.name)
+
+    def awaits(self, run: DatasetRun, name: str) -> bool:
+        """Whether a selector takes the sizes of one that workers are asked and whose answers are not all there."""
+        selector = run.selectors[name]
+        return isinstance(selector, SizeMatched) and selector.like.name in self._awaited.get(run.name, ())
+
+    def collect(self, run: DatasetRun) -> None:
+        """Wait for all answers to the queries of a dataset; those of others that come meanwhile are stored as well."""
+        while self._left[run.name]:
+            index, (packed, embedded) = next(self._results)
+            unit = self._units[index]
+            source = self._runs[unit.dataset]
+            for missing, answers in packed:
+                source.add(missing, answers)
+            source.count.add(self._label, sum(span.n_answers for span in unit.spans))
+            self._left[unit.dataset] -= 1
+            self.embedded += embedded
+        self._awaited.pop(run.name, None)
+
+    def _is_sendable(self, run: DatasetRun, name: str) -> bool:
+        return is_sendable(run.selectors[name], run.prepared.experiment.embedder)
+
+    def _groups(self, run: DatasetRun) -> list[tuple[set[str], bytes]]:
+        """Selectors that workers are asked together, with what they need: all of ours, and each external one."""
+        import cloudpickle
+
+        groups = []
+        missing = {entry.selector for span in run.spans for entry in span.missing}
+        names = {name for name in run.selectors if self._is_sendable(run, name)}
+        ours = {name for name in names if is_ours(run.selectors[name])}
+        for group in (ours, *({name} for name in names - ours)):
+            if not missing.isdisjoint(group):
+                with suppress(Exception):  # whatever pickling raises: it is asked in this process
+                    groups.append((group, cloudpickle.dumps((run.prepared.part(run.name, group), run.dataset))))
+        return groups
+
+    def _start(self, workers: Workers) -> None:
+        """Open the pool and give it everything that can be sent."""
+        self._is_open = False
+        vectors = {}
+        for run in self._runs.values():
+            if run.spans and (workers.on or run.lacks_vectors()):  # else every worker would embed the same items
+                run.resources.note_texts()
+                run.answer(run.spans.pop(0))
+                vectors[run.name] = run.vectors() if workers.on else b""
+        groups = [(run, *group) for run in self._runs.values() for group in self._groups(run)]
+        n_spans = sum(len(run.spans) for run, _, _ in groups)
+        if not workers.on:
+            workers = replace(workers, jobs=max(1, min(workers.jobs or 1, n_spans)))
+        if not groups or (workers.jobs == 1 and not workers.on):
+            return
+        pool = self._end.enter_context(open_pool(workers, versions))
+        self._label = Message("evaluation.processes", n=pool.size)
+        size = max(1, min(UNIT, n_spans // (UNITS * pool.size)))
+        for run, names, data in groups:
+            keys = tuple(pool.publish(part) for part in (data, vectors.get(run.name, b"")) if part)
+            spans = [part for span in run.spans if (part := span.of_selectors(names)).missing]
+            run.spans = [
+                part for span in run.spans if (part := span.of_selectors(run.selectors.keys() - names)).missing
+            ]
+            parts = [tuple(spans[first : first + size]) for first in range(0, len(spans), size)]
+            self._units += [Unit(run.name, keys, part) for part in parts]
+            self._left[run.name] += len(parts)
+            self._awaited.setdefault(run.name, set()).update(names)
+        results = cast("Generator[tuple[int, Any]]", pool.run(answer_unit, self._units))
+        self._end.callback(results.close)
+        self._results = results
+
+
+RECALL_AT = 20  # items of a query that an approximate index is compared with exact search on, at most
+RECALL_QUERIES = 200  # on how many queries, at most
+
+
+def index_recall(selector: PipelineSelector, dataset: Dataset, *, seed: int) -> dict[str, Any]:
+    """Measure how much of what exact search finds a selector's approximate index finds.
+
+    Args:
+        selector: a pipeline over resources with an approximate index.
+        dataset: whose requests are searched for.
+        seed: of the sample of `RECALL_QUERIES` requests.
+
+    Returns:
+        `index`, the library; `k`, the smaller of `RECALL_AT` and the depth of the search; and the mean over requests of
+        the share of exact search's best k items that are among the best k found, with its interval, as `estimate_dict`.
+        Of several searches in the pipeline the worst. Empty where none uses the index.
+    """
+    requests, resources = dataset.requests(), selector.resources
+    sample = np.sort(np.random.default_rng(seed).permutation(len(requests))[:RECALL_QUERIES])
+    steps = [step for step in selector.pipeline.steps() if INDEX in step.uses and step.kind == "retrieve"]
+    if not steps:
+        return {}
+    batch = Batch.of(dataset.catalog, [requests[row] for row in sample.tolist()])
+    query = with_own_vectors(selector.pipeline.analyse.call(batch, resources))
+    measured_steps = []
+    for step in steps:
+        k = min(RECALL_AT, *step.depths)
+        found, exact = (step.call(query, source) for source in (resources, ExactSearch(resources)))
+        best = [
+            [set(table.item[table.start[row] : table.start[row + 1]][:k].tolist()) for row in range(len(batch))]
+            for table in (found, exact)
+        ]
+        shares = [len(near & nearest) / len(nearest) for near, nearest in zip(*best, strict=True) if nearest]
+        measured_steps.append({"index": resources.index.ann, "k": k, **estimate_dict(estimate(shares, scale="share"))})
+    return min(measured_steps, key=lambda entry: entry["value"] or 0.0)
 
 
 def with_forbidden(metrics: Sequence[Metric], dataset: Dataset) -> tuple[Metric, ...]:
@@ -343,9 +650,6 @@ def answered(selector: Selector, batch: Batch, *, like: Slice | None = None) -> 
     )
 
 
-_log = logging.getLogger(__name__)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport:
     """Summary of what a run computed and reused.
@@ -366,7 +670,14 @@ class RunReport:
     errors: Mapping[str, int]
 
 
-def run(prepared: Prepared, folder: Path, *, progress: ProgressListener = silent, fresh: bool = False) -> RunReport:
+def run(
+    prepared: Prepared,
+    folder: Path,
+    *,
+    progress: ProgressListener = silent,
+    fresh: bool = False,
+    workers: Workers = Workers(jobs=1),  # noqa: B008 - it cannot be changed
+) -> RunReport:
     """Run an experiment, or its missing parts, into `folder`.
 
     Answers made from the same dataset and selector are kept; where only metrics or token counts differ they are
@@ -379,13 +690,14 @@ def run(prepared: Prepared, folder: Path, *, progress: ProgressListener = silent
         progress: called with dataset and selector, and with how many of the answers to all missing queries there are:
             before and after every slice of queries, and after each answer of a function.
         fresh: compute everything again (vectors stay in their store).
+        workers: where queries are answered and measured; see `Workload`. The results are the same, byte for byte.
 
     Raises:
         UserError: a selector of ours fails, or the folder cannot be written. Queries that a selector of the
             user's fails on are errors in the run instead.
     """
     store = RunFolder(folder)
-    _refuse_foreign(store, prepared)
+    store.refuse_foreign(prepared.experiment.name)
     resources = prepared.resources(progress=lambda done, total: progress("embedding texts", done, total))
     timings: dict[str, dict[str, Any]] = {}
     commit = git_commit(prepared.experiment.base)
@@ -397,32 +709,39 @@ def run(prepared: Prepared, folder: Path, *, progress: ProgressListener = silent
         store.locked(lambda: progress(Message("evaluation.waiting-for-run", folder=folder), 0, 1)),
         ExitStack() as end,
     ):
+        runs = []
         for name in prepared.datasets:
-            work = DatasetRun(prepared, resources, store, name=name, commit=commit)
-            selectors = work.selectors
-            for selector in selectors.values():  # external ones are the same objects for every dataset
+            runs.append(work := DatasetRun(prepared, resources, store, name=name, commit=commit))
+            for selector in work.selectors.values():  # external ones are the same objects for every dataset
                 if hasattr(selector, "close"):
                     end.callback(selector.close)
-            unfinished = work.unfinished(fresh=fresh)
-            reused += len(work.selectors) - len(unfinished)
-            n_made += len(unfinished)
+            work.look_up(progress, fresh=fresh)
+        workload = Workload(runs, workers, end)
+        for work in runs:
+            name, selectors = work.name, work.selectors
+            reused += len(selectors) - len(work.unfinished)
+            n_made += len(work.unfinished)
             reused_selectors |= {
                 name: None
-                for name, selector in work.selectors.items()
-                if name not in unfinished and _is_asked(selector)
+                for name, selector in selectors.items()
+                if name not in work.unfinished and _is_asked(selector)
             }
-            for made_now, answers in work.finish(unfinished, progress, fresh=fresh):
-                if row := _timing(answers):
+            for made_now, answers in work.finish(workload):
+                if row := timing(answers):
                     timings.setdefault(name, {})[made_now] = row
-            errors |= {f"{name}, {s}": n for s in work.selectors if (n := store.error_count(name, s))}
-        _save_timings(store, timings, made=n_made > 0, experiment_folder=prepared.experiment.base)
-        store.write("manifest.json", manifest(prepared, selectors, commit=commit))
+            errors |= {f"{name}, {s}": n for s in selectors if (n := store.error_count(name, s))}
+        store.save_timings(timings, made=n_made > 0, experiment_folder=prepared.experiment.base)
+        described_run = manifest(prepared, selectors, commit=commit)
+        for name, entry in described_run["selectors"].items() if prepared.experiment.index.ann else ():
+            recalls = {dataset: store.notes(dataset, name).get("index_recall") for dataset in prepared.datasets}
+            entry["index_recall"] = {dataset: recall for dataset, recall in recalls.items() if recall}
+        store.write("manifest.json", described_run)
     return RunReport(
         folder=folder,
         made=n_made,
         reused=reused,
         kept=(*reused_selectors,),
-        embedded=resources.stats.embedded,
+        embedded=resources.stats.embedded + workload.embedded,
         errors=errors,
     )
 
@@ -430,209 +749,3 @@ def run(prepared: Prepared, folder: Path, *, progress: ProgressListener = silent
 def _is_asked(selector: Selector) -> bool:
     """Whether it is one of the user's that runs, not a file of answers."""
     return isinstance(selector, External) and not isinstance(selector, FileSelector)
-
-
-def _refuse_foreign(store: RunFolder, prepared: Prepared) -> None:
-    """A run must not be mixed with another experiment's, nor with anything else.
-
-    Raises:
-        ParameterError: the folder holds that.
-        StorageError: it cannot be written.
-    """
-    refuse_unwritable(store.path, folder="a run")
-    if (store.path / "dataset.yaml").exists():
-        raise ParameterError(f"{store.path} is the folder of a dataset; name another folder for the run")
-    if store.is_foreign():
-        raise ParameterError(f"{store.path} is there and is no run; name a new folder")
-    if (earlier := store.experiment()) is not None and earlier != prepared.experiment.name:
-        raise ParameterError(
-            f"{store.path} holds a run of experiment {earlier!r}, not of {prepared.experiment.name!r}; "
-            "name another folder, or delete it"
-        )
-
-
-def _timing(answers: StoredAnswers) -> dict[str, Any]:
-    """The times of a part; empty where no query was timed."""
-    seconds = answers.seconds[~np.isnan(answers.seconds)]
-    if not len(seconds):
-        return {}
-    p50, p95 = np.percentile(seconds, [50, 95]).tolist()
-    row = {"queries": len(seconds), "seconds": float(seconds.sum()), "p50_s": p50, "p95_s": p95}
-    return {**row, "processor": machine()["processor"]}  # a row may be of an earlier call, on another machine
-
-
-def _save_timings(
-    store: RunFolder, times: Mapping[str, Mapping[str, Any]], *, made: bool, experiment_folder: Path
-) -> None:
-    """Write the times of parts, with those of earlier calls, into a separate file, since they never repeat.
-
-    `made` says whether this call made any part; else the date of the run stays.
-    """
-    day = "" if made else store.date()
-    try:
-        earlier = store.read("timings.json")["parts"]
-    except (UserError, KeyError) as error:
-        earlier = {}
-        if (store.path / "timings.json").exists():
-            _log.warning(Message("evaluation.timings-lost", error=error))
-    store.write(
-        "timings.json",
-        {
-            "machine": machine(),
-            "date": day or datetime.now(UTC).date().isoformat(),
-            "experiment_folder": os.path.relpath(experiment_folder, store.path),
-            "note": Message("evaluation.timings-note"),
-            "parts": {name: {**earlier.get(name, {}), **times.get(name, {})} for name in {**earlier, **times}},
-        },
-    )
-
-
-def manifest(prepared: Prepared, selectors: Mapping[str, Selector], *, commit: str | None) -> dict[str, Any]:
-    """The manifest: everything that the results depend on, and nothing of the time or the machine."""
-    experiment = prepared.experiment
-    specs = {spec.name: spec for spec in experiment.selectors}
-    return {
-        "format": FORMAT,
-        "experiment": {
-            "name": experiment.name,
-            "about": experiment.about,
-            "compare_to": experiment.compare_to,
-            "split": experiment.split,
-            "sample": experiment.sample,
-            "seed": experiment.seed,
-            "metrics": [str(metric) for metric in prepared.metrics],
-            "metrics_named": experiment.metrics_named,
-            **({"groups": dict(experiment.groups)} if experiment.groups else {}),
-            **({"judged": experiment.judged} if experiment.judged else {}),
-        },
-        "datasets": {
-            name: {
-                "reference": prepared.references[name],
-                "version": dataset.version,
-                "hash": dataset.hash,
-                "queries": len(dataset.measured()),
-                "of": prepared.measured[name],
-                "unlabelled": len(dataset.unlabelled) - len(dataset.only_negatives),
-                "only_negatives": len(dataset.only_negatives),
-                "drawn": prepared.drawn[name],
-                "items": len(dataset.catalog),
-                "scopes": _scopes(dataset),
-            }
-            for name, dataset in prepared.datasets.items()
-        },
-        "selectors": {name: described(specs[name], selector) for name, selector in selectors.items()},
-        "embedder": prepared.embedder.identity.as_dict(),
-        "tokens": prepared.counter.name,
-        "versions": versions(),
-        "git": commit,
-    }
-
-
-def _scopes(dataset: Dataset) -> dict[str, list[int]]:
-    """The positions of the measured queries of each named scope."""
-    queries = dataset.measured().queries
-    pairs = ((query.scope, index) for index, query in enumerate(queries) if query.scope is not None)
-    return dict(sorted(group_pairs(pairs).items()))
-
-
-def described(spec: SelectorSpec, selector: Selector) -> dict[str, Any]:
-    """A selector of an experiment as the manifest has it."""
-    return {
-        "about": spec.about,
-        "values": dict(spec.values),
-        "like": spec.like,
-        "external": spec.external,
-        "shipped": spec.shipped,
-        "description": selector.describe(),
-    }
-
-
-@dataclass(frozen=True, slots=True)
-class Quantiles:
-    """The distribution of some times.
-
-    Attributes:
-        n: how many times.
-        p50, p95, p99: quantiles in seconds, interpolated between the two nearest times.
-    """
-
-    n: int
-    p50: float
-    p95: float
-    p99: float
-
-    @classmethod
-    def of(cls, nanoseconds: Sequence[int]) -> Quantiles:
-        """The quantiles of at least one time."""
-        p50, p95, p99 = (np.quantile(nanoseconds, (0.5, 0.95, 0.99)) / 1e9).tolist()
-        return cls(len(nanoseconds), p50, p95, p99)
-
-
-def requests_like(catalog: Catalog, n: int = 40) -> tuple[Request, ...]:
-    """Make at most `n` requests from different descriptions of items, spread over the catalog.
-
-    An item without a description lends its name.
-    """
-    texts = list(dict.fromkeys(item.description or item.name for item in catalog))
-    n = min(n, len(texts))
-    return tuple(Request(id=f"like-{index}", text=texts[index * len(texts) // n]) for index in range(n))
-
-
-def time_requests(
-    pipelines: Mapping[str, Pipeline],
-    catalog: Catalog,
-    requests: Sequence[Request],
-    *,
-    new_resources: Callable[[], Resources],
-    seconds: float = 60.0,
-    progress: ProgressListener = silent,
-) -> dict[str, Quantiles]:
-    """Time requests from their resolution to their prompt, all pipelines in turn, each with a separate index.
-
-    Each pipeline first answers all requests untimed, so that indexes are made and all vectors stored.
-
-    Args:
-        pipelines: by name.
-        catalog: what all requests are over.
-        requests: at least one; asked over and over.
-        new_resources: makes the resources of one pipeline, which share nothing but stored vectors with the others.
-        seconds: how long all pipelines together are timed; each is asked one request at least.
-        progress: called with what is done.
-
-    Raises:
-        ParameterError: there is no request.
-    """
-    if not requests:
-        raise ParameterError("there is no request to time; the catalog needs at least one item")
-    resources = {name: new_resources() for name in pipelines}
-    for number, (name, pipeline) in enumerate(pipelines.items()):
-        progress(f"preparing {name}", number, len(pipelines))
-        for request in requests:
-            _ask(pipeline, catalog, request, resources[name])
-    times: dict[str, list[int]] = {name: [] for name in pipelines}
-    start = time.perf_counter()
-    for request in itertools.cycle(requests):
-        for name, pipeline in pipelines.items():
-            begin = time.perf_counter_ns()
-            _ask(pipeline, catalog, request, resources[name])
-            times[name].append(time.perf_counter_ns() - begin)
-        elapsed = time.perf_counter() - start
-        progress("seconds", int(elapsed), int(seconds))
-        if elapsed >= seconds:
-            break
-    return {name: Quantiles.of(nanoseconds) for name, nanoseconds in times.items()}
-
-
-def time_embedding(embedder: Embedder, texts: Sequence[str]) -> Quantiles:
-    """Time the embedding of each of some texts, the model loaded; at least one text."""
-    embedder.embed(texts[:1])
-    times = []
-    for text in texts:
-        begin = time.perf_counter_ns()
-        embedder.embed([text])
-        times.append(time.perf_counter_ns() - begin)
-    return Quantiles.of(times)
-
-
-def _ask(pipeline: Pipeline, catalog: Catalog, request: Request, resources: Resources) -> None:
-    pipeline.prompts(pipeline.run(Batch.of(catalog, (request,)), resources), resources)

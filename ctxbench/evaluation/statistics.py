@@ -1,4 +1,4 @@
-"""Confidence intervals for a mean, and paired comparisons of two selectors.
+"""Confidence intervals for a mean, paired comparisons of two selectors, and power laws.
 
 Intervals depend on the values and not on their order, and `holds` says whether there are enough values. Coverage was
 measured by simulation (`tests/evaluation/test_stats.py` repeats the deciding cases):
@@ -684,3 +684,34 @@ def _differences(differences: npt.ArrayLike) -> FloatArray:
     if away.ndim != 1 or not np.isfinite(away).all():
         raise ParameterError("differences must be finite and have one dimension")
     return away
+
+
+@dataclass(frozen=True, kw_only=True)
+class PowerFit:
+    """y = factor * x ** exponent, with the interval of the exponent."""
+
+    factor: float
+    exponent: float
+    interval: Interval
+
+
+def power_fit(x: npt.ArrayLike, y: npt.ArrayLike, *, level: float = LEVEL) -> PowerFit:
+    """Fit a power law by least squares on logarithms.
+
+    The interval is Student's t from the residuals, so it also widens where the points are not on a power law; it holds
+    for the range of `x` only, from six points on.
+
+    Args:
+        x, y: at least three points, > 0; shape (n_points,); not all of one x.
+        level: nominal coverage, in (0, 1).
+    """
+    log_x, log_y = (np.log(np.asarray(values, dtype=np.float64)) for values in (x, y))
+    centred = log_x - log_x.mean()
+    spread = float(centred @ centred)
+    exponent = float(centred @ log_y) / spread
+    intercept = float(log_y.mean() - exponent * log_x.mean())
+    residuals = log_y - intercept - exponent * log_x
+    df = len(log_x) - 2
+    margin = float(student_critical(level, df)) * math.sqrt(float(residuals @ residuals) / df / spread)
+    interval = Interval(low=exponent - margin, high=exponent + margin, level=level, method="log-log t", holds=df >= 4)
+    return PowerFit(factor=math.exp(intercept), exponent=exponent, interval=interval)

@@ -21,7 +21,7 @@ import time
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -128,6 +128,48 @@ def open_pool(workers: Workers, versions: Callable[[], Versions] = dict) -> Pool
         pool.close()
         raise
     return pool
+
+
+class OptionalPool(Closing):
+    """A pool that is opened with the first work that is worth it, and then takes all work.
+
+    Args:
+        workers: where units run; by default in this process.
+        versions: as for `open_pool`.
+    """
+
+    def __init__(self, workers: Workers | None = None, versions: Callable[[], Versions] = dict) -> None:
+        self._workers, self._versions = workers or Workers(jobs=1), versions
+        self._pool: Pool | None = None
+
+    def for_work(self, seconds: float) -> Pool | None:
+        """The pool for so many seconds of estimated work; None = do it in this process."""
+        workers = self._workers
+        if self._pool is None and (workers.on or workers.processes(seconds) > 1):
+            jobs = workers.jobs if workers.on else workers.processes(seconds)
+            self._pool = open_pool(replace(workers, jobs=jobs), self._versions)
+        return self._pool
+
+    def map(self, function: Callable[[U], R], units: Sequence[U], *, seconds: float) -> list[R]:
+        """The function's results for all units, in order.
+
+        Args:
+            function, units: as for `Pool.run`.
+            seconds: that one process needs for all of them, about.
+
+        Raises:
+            UserError: as `Pool.run`.
+        """
+        pool = self.for_work(seconds)
+        if pool is None:
+            return [function(unit) for unit in units]
+        results = dict(pool.run(function, units))
+        return [results[index] for index in range(len(units))]
+
+    def close(self) -> None:
+        """End the processes, if there are any."""
+        if self._pool is not None:
+            self._pool.close()
 
 
 class Pool(Closing):

@@ -39,10 +39,9 @@ Modules:
     sampling: The stratified sample of queries to label, and estimates from the answers to it.
     session: A labelling session and the folder that it is stored in.
     sources: Any file as documents, by its content, and the kinds of files.
-    trace_exports: Spans in the forms of the programs that export them, and the kinds of logs.
+    trace_exports: Spans in the forms of the programs that export them, their links in a trace, and the kinds of logs.
     trace_import: Import logs: read them, report what is unreadable, and write a dataset.
     trace_labels: Queries and labels from turns, the report of an import, and the items that a session of an agent used.
     trace_messages: Records of a log, and chat messages in the formats of providers and libraries.
-    trace_spans: Spans in one form, their links in a trace, and the records of their model calls.
     trace_turns: Turns from rows and API bodies, and turns grouped into conversations.
 """

@@ -332,6 +332,19 @@ def offered_tools(request: Mapping[str, Any]) -> list[Any] | None:
     return [declaration for tool in tools for declaration in _declared(tool) if not _is_hosted(declaration)]
 
 
+def recorded_tools(value: Any) -> list[Any]:
+    """The tools of a model call, each an object or its JSON text, without those that the provider runs.
+
+    Raises:
+        TypeError: it is not a list or an object.
+    """
+    tools = parsed(value)
+    if not isinstance(tools, list | dict):
+        raise TypeError
+    tools = [parsed(tool) for tool in tools] if isinstance(tools, list) else tools
+    return offered_tools({"tools": tools if isinstance(tools, list) else [tools] if "name" in tools else tools}) or []
+
+
 def _declared(tool: Any) -> list[Any]:
     """The tools in an entry: itself, or the declarations in it of Gemini, Bedrock or OpenInference."""
     for name in ("functionDeclarations", "function_declarations", "toolSpec", "tool", "json_schema"):

@@ -185,12 +185,35 @@ def row_over(
     return row.of(catalog, items, make)
 
 
+class IndexFields(FileModel):
+    """How the vectors of items are kept and searched. The number format changes no answer of exact search."""
+
+    noun = "an index"
+    vectors: Literal["float32", "float16", "int8"] = Field(
+        default="float32",
+        description="The number format of the vectors that a search reads first; what is near its limit is computed "
+        "again from float32, so that answers are the same.",
+    )
+    ann: Literal["", "faiss", "usearch"] = Field(
+        default="", description="The library of an approximate index; by default search is exact."
+    )
+    device: Literal["", "cpu", "cuda"] = Field(
+        default="",
+        description="Where exact search multiplies: `cuda` by PyTorch on a GPU; by default NumPy on the CPU.",
+    )
+
+
 class Resources(Protocol):
     """What steps may use, by name: lazy, cached, each with an identity. Filling a cache is a step's only side effect.
 
     `embedder` and `tokens` are always there; a plugin brings others (`Resource`). A step that uses one names it in
     `uses`, so that what it gave is not taken for what another one would give.
+
+    Attributes:
+        index: how vectors are kept and searched.
     """
+
+    index: IndexFields = IndexFields()
 
     def get(self, name: str) -> Any:
         """The value of a resource, made at the first call.
@@ -198,7 +221,7 @@ class Resources(Protocol):
         `embedder` is a function from texts and their `kind` to vectors, `embedder:MODEL` that of another model, or of
         one with options as JSON (`embedder:{"name": MODEL, "prompts": false}`), `tokens` one from
         a catalog to prompt tokens, with a method `texts` for any others (see below), and `chat:MODEL` one from
-        conversations to replies (`ctxbench.search.chat_models`).
+        conversations to replies (`ctxbench.search.resources`).
 
         Raises:
             UnknownNameError: no resource is called so; names the known ones.
@@ -215,6 +238,10 @@ class Resources(Protocol):
 
     def get_or_create(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return the value stored under `key`, creating it at the first call."""
+
+    def vector_files(self, embedder: str) -> Any:  # noqa: ARG002
+        """Where many vectors by a resource `embedder` are kept, a `VectorFiles`; None: in memory, as of a store."""
+        return None
 
     def vectors(self, texts: Sequence[str], *, kind: TextKind = "query") -> Float32Array:
         """Unit vectors of `texts`, all of one kind, by the resource `embedder`, shape (n_texts, n_dimensions)."""
@@ -237,6 +264,30 @@ class Resources(Protocol):
             ParameterError: the counter is a file of counts, which knows whole items only.
         """
         return cast("IntArray", self.get("tokens").texts(texts))
+
+
+class WithinResources(Resources):
+    """Other resources as they are; a class derived from it changes some of them."""
+
+    def __init__(self, resources: Resources) -> None:
+        self.index = resources.index
+        self._resources = resources
+
+    def get(self, name: str) -> Any:
+        """As `Resources.get`."""
+        return self._resources.get(name)
+
+    def identity(self, name: str) -> str:
+        """As `Resources.identity`."""
+        return self._resources.identity(name)
+
+    def get_or_create(self, key: Hashable, make: Callable[[], T]) -> T:
+        """As `Resources.get_or_create`."""
+        return self._resources.get_or_create(key, make)
+
+    def vector_files(self, embedder: str) -> Any:
+        """As `Resources.vector_files`."""
+        return self._resources.vector_files(embedder)
 
 
 class Resource(Protocol):
@@ -270,6 +321,7 @@ class Embed(Protocol):
 
 
 EMBEDDER = "embedder"  # the resource that makes vectors of texts
+INDEX = "index"  # the resource that proposes chunks to a search by vectors; without an identity where search is exact
 CHAT = "chat"  # the resource that asks a language model, always with the model's name: `chat:MODEL`
 OLLAMA = "ollama"  # the same of a server that speaks Ollama's interface
 FORMAT = "format"  # the resource that a step names in `uses` if it wants to know what the pipeline's format renders

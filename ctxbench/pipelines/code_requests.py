@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 from ctxbench.io.errors import Message, ParameterError
 from ctxbench.io.http import ServerError
-from ctxbench.search.chat_models import ChatMessage, ChatModel, ModelReply
+from ctxbench.search.resources import ChatMessage, ChatModel, ModelReply
 from ctxbench.search.words import keywords, name_parts, stem
 
 _ENDINGS = (

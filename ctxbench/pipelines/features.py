@@ -25,7 +25,8 @@ from ctxbench.model.items import TEXT_FIELDS, Catalog, Item, ItemKey
 from ctxbench.model.requests import Query
 from ctxbench.model.resources import Resources, index_over, row_over
 from ctxbench.search.chunking import DOCUMENTS, ItemChunking
-from ctxbench.search.dense import BLOCK, ChunkMatrix, dense_index, multiply, parts_of, row_dots
+from ctxbench.search.dense import BLOCK, dense_index, multiply
+from ctxbench.search.vector_files import ChunkMatrix, parts_of, row_dots
 from ctxbench.search.word_index import Bm25Index, bm25_index
 from ctxbench.search.words import STOP_WORDS, FieldText, WordRule, field_words, name_parts, stem
 

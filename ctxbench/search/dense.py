@@ -2,45 +2,48 @@
 
 BLAS proposes and float64 decides. A float32 product of another shape or thread count can give equal vectors unequal
 scores. So all scores within `MARGIN` of a result are computed again by a row-wise float64 dot product, which depends on
-the two vectors only. The most similar pairs of items and chunks are found in the same way.
+the two vectors only. The most similar pairs of items and chunks are found in the same way. Where BLAS is given vectors
+in fewer bytes than float32, the margin grows by what these may be wrong by.
 """
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import threading
+from array import array
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import cache
-from operator import itemgetter
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
 from ctxbench.io.errors import EmbeddingError
-from ctxbench.model.arrays import BoolArray, Float32Array, FloatArray, IntArray, Masks, firsts, owners, starts
+from ctxbench.model.arrays import BoolArray, Float32Array, FloatArray, IntArray, Masks, firsts, owners, ranges, starts
 from ctxbench.model.candidates import MARGIN, Candidates
 from ctxbench.model.items import Catalog, Item
 from ctxbench.model.requests import Query
 from ctxbench.model.resources import EMBEDDER, Embed, Resources, index_over
 from ctxbench.search.chunking import DOCUMENTS, ItemChunking
-from ctxbench.search.embedders import ModelError
+from ctxbench.search.embedders import ModelError, text_hash
+from ctxbench.search.vector_files import (
+    FEW,
+    PART,
+    WHOLE,
+    ChunkMatrix,
+    Proposer,
+    Room,
+    VectorFiles,
+    blocks,
+    parts_of,
+    row_dots,
+)
 
 GROUP = 16  # values of which the greatest is looked at first
+_LOWEST = np.finfo(np.float32).min  # any score is higher, but for -inf
 SMALL = 50_000_000  # multiplications below which a second BLAS thread costs more than it gives
-
-
-def parts_of(start: int, stop: int, size: int) -> Iterator[slice]:
-    """A range in slices of at most `size`, >= 1; one empty slice of an empty range."""
-    return (slice(first, min(first + size, stop)) for first in range(start, max(stop, start + 1), size))
-
-
-def row_dots(left: Float32Array | FloatArray, right: Float32Array | FloatArray) -> FloatArray:
-    """Dot products row by row in float64, shape (n,): bit-equal for equal rows, whatever the other rows are."""
-    products: FloatArray = right.astype(np.float64)
-    products *= left  # exact in either type: a product of float32 numbers fits float64
-    return np.asarray(np.add.reduce(products, axis=1))
 
 
 def multiply(left: Float32Array, right: Float32Array) -> Float32Array:
@@ -51,16 +54,23 @@ def multiply(left: Float32Array, right: Float32Array) -> Float32Array:
         return left @ right.T
 
 
-def nth_greatest(values: Float32Array, n: int) -> np.float32:
-    """The `n`-th greatest of some values.
+def reached_by(values: Float32Array, n: int) -> Float32Array:
+    """For each row a value that at least `n` of its values reach, nearly the greatest; the lowest where it has fewer.
 
-    It is at least the `n`-th of the greatest of each group, so that few are left to be put in order.
+    Args:
+        values: shape (n_rows, n_values).
+        n: 1 or more.
+
+    Returns:
+        Shape (n_rows,): the `n`-th greatest value, or of many values the `n`-th greatest of the highest of each group.
     """
-    groups = len(values) // GROUP
+    groups = values.shape[1] // GROUP
     if groups > n:
-        highest = values[: groups * GROUP].reshape(GROUP, groups).max(axis=0)
-        values = values[values >= np.partition(highest, groups - n)[groups - n]]
-    return cast("np.float32", np.partition(values, len(values) - n)[len(values) - n])
+        values = values[:, : groups * GROUP].reshape(len(values), GROUP, groups).max(axis=1)
+    position = values.shape[1] - n
+    if position < 0:
+        return np.full(len(values), _LOWEST)
+    return np.maximum(np.partition(values, position, axis=1)[:, position], _LOWEST)
 
 
 @cache
@@ -71,19 +81,9 @@ def _blas() -> Any:
     return ThreadpoolController()
 
 
-def blocks(start: IntArray, per_block: int) -> Iterator[tuple[int, int]]:
-    """Runs of requests that have at most `per_block` query chunks together (or are a single request)."""
-    first, n = 0, len(start) - 1
-    while first < n:
-        last = int(np.searchsorted(start, start[first] + per_block, side="right")) - 1
-        last = min(max(last, first + 1), n)
-        yield first, last
-        first = last
-
-
 T = TypeVar("T")
-FEW = 8  # where at most one chunk in so many may be found, these are copied, which is faster than a product of all
 BLOCK = 4_000_000  # cells of a product held at once: 16 MB
+MASKS = 64_000_000  # bytes of what the requests that are searched together may get
 
 
 def chunks_of(item: Item) -> tuple[str, ...]:
@@ -104,84 +104,20 @@ def dense_index(
     That of a catalog that extends another carries the other's vectors on. That of `original` is separate: it may lack
     chunks that could not be embedded.
     """
+
+    def make() -> DenseIndex:
+        files = None if original else resources.vector_files(embedder)
+        return DenseIndex(catalog, chunker=chunking, files=files)
+
     index: DenseIndex = index_over(
         catalog,
         resources,
         ("dense", chunking, original, embedder),
         over=chunking.over,
-        make=lambda: DenseIndex(catalog, chunker=chunking),
+        make=make,
         extend=lambda old: old.extended(catalog),
     )
     return index
-
-
-@dataclass(frozen=True, eq=False)
-class ChunkMatrix:
-    """Vectors of the chunks of some items, in catalog order.
-
-    Attributes:
-        vectors: shape (n_chunks, n_dimensions), float32.
-        item: catalog position of each chunk, shape (n_chunks,), rising.
-        ordinal: place of each chunk within its item, shape (n_chunks,).
-        first: row of the first chunk of each item that has any, shape (n_items_held,).
-    """
-
-    vectors: Float32Array
-    item: IntArray
-    ordinal: IntArray
-    first: IntArray
-
-    @classmethod
-    def of(cls, vectors: Float32Array, item: IntArray, ordinal: IntArray) -> ChunkMatrix:
-        """Take rows that are in catalog order."""
-        return cls(np.ascontiguousarray(vectors, dtype=np.float32), item, ordinal, np.flatnonzero(firsts(item)))
-
-    def select_rows(self, rows: IntArray) -> ChunkMatrix:
-        """Some of the rows, rising."""
-        return ChunkMatrix.of(self.vectors[rows], self.item[rows], self.ordinal[rows])
-
-    def by_chunk(self, of_items: BoolArray) -> BoolArray:
-        """Values of items, shape (n_items,), repeated for every chunk, shape (n_chunks,)."""
-        return of_items if len(self.first) == len(self.item) == len(of_items) else of_items[self.item]
-
-
-class _Room:
-    """The rows of a chunk matrix, with room for more behind them.
-
-    What was handed out stays unchanged: rows are only ever added behind the last. Matrices of several catalogs can be
-    the first rows of one room, in which a single one, that of the most rows, may go on. Threads may share a room: the
-    indexes of several users can go on from one public index at the same time.
-    """
-
-    def __init__(self, rows: int, dimensions: int) -> None:
-        size = rows + rows // 2 + 64  # memory that nobody has written to yet costs nothing
-        self.vectors: Float32Array = np.empty((size, dimensions), dtype=np.float32)
-        self._item: IntArray = np.empty(size, dtype=np.int64)
-        self._ordinal: IntArray = np.empty(size, dtype=np.int64)
-        self._first: IntArray = np.empty(size, dtype=np.int64)
-        self._rows = self._items = 0
-        self._lock = threading.Lock()
-
-    def extended(
-        self, matrix: ChunkMatrix, item: IntArray, ordinal: IntArray, vectors: Float32Array
-    ) -> ChunkMatrix | None:
-        """A matrix of this room with more rows; None if others are behind it already, or they do not fit in."""
-        with self._lock:
-            is_last = self._rows == len(matrix.item)
-            fits = self._rows + len(item) <= len(self.vectors)
-            return self.add(item, ordinal, vectors) if is_last and fits else None
-
-    def add(self, item: IntArray, ordinal: IntArray, vectors: Float32Array | None = None) -> ChunkMatrix:
-        """Put rows behind the last, and return the matrix of all; None: their vectors are there already."""
-        new = np.flatnonzero(firsts(item)) + self._rows
-        rows = slice(self._rows, self._rows + len(item))
-        items = slice(self._items, self._items + len(new))
-        self._item[rows], self._ordinal[rows], self._first[items] = item, ordinal, new
-        if vectors is not None:
-            self.vectors[rows] = vectors
-        self._rows, self._items = rows.stop, items.stop
-        used = slice(rows.stop)
-        return ChunkMatrix(self.vectors[used], self._item[used], self._ordinal[used], self._first[: items.stop])
 
 
 class _Embedded(NamedTuple):
@@ -194,18 +130,30 @@ class _Embedded(NamedTuple):
 
     is_embedded: BoolArray
     matrix: ChunkMatrix | None = None
-    room: _Room | None = None
+    room: Room | None = None
 
 
 class DenseIndex:
     """Chunk vectors of one catalog. Nothing is embedded until an item is needed, and each item once.
 
     Threads may share an index: while one embeds, others that need further items wait for it.
+
+    Args:
+        catalog: the items.
+        chunker: the chunks of an item.
+        files: where the vectors are kept if they are many and most items are needed at once; None: in memory.
     """
 
-    def __init__(self, catalog: Catalog, *, chunker: Callable[[Item], Sequence[str]] = chunks_of) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        *,
+        chunker: Callable[[Item], Sequence[str]] = chunks_of,
+        files: VectorFiles | None = None,
+    ) -> None:
         self._catalog = catalog
         self._chunker = chunker
+        self._files = files
         self._embedded = _Embedded(np.zeros(len(catalog), dtype=np.bool_))
         self._made: dict[Hashable, tuple[ChunkMatrix, Any]] = {}
         self._lock = threading.Lock()
@@ -214,9 +162,11 @@ class DenseIndex:
         """The index of a catalog that begins with the items of this one, with all vectors held here.
 
         Both share them: what either needs behind the last is added without a copy, as long as the other has not gone on
-        there first.
+        there first. Vectors in files are not carried on: they are in the store.
         """
-        index, embedded = DenseIndex(catalog, chunker=self._chunker), self._embedded
+        index, embedded = DenseIndex(catalog, chunker=self._chunker, files=self._files), self._embedded
+        if embedded.matrix is not None and embedded.room is None:
+            return index
         added = np.zeros(len(catalog) - len(embedded.is_embedded), dtype=np.bool_)
         index._embedded = embedded._replace(is_embedded=np.append(embedded.is_embedded, added))
         return index
@@ -257,27 +207,68 @@ class DenseIndex:
         """What is embedded once the items at some positions are, too, none of which is yet."""
         is_embedded = self._embedded.is_embedded.copy()
         is_embedded[positions] = True
-        rows = [(int(p), n, text) for p in positions for n, text in enumerate(self._chunker(self._catalog[int(p)]))]
+        chunks = self._chunks(positions.tolist())
+        rows = list(itertools.islice(chunks, self._files.rows(embed) if self._files is not None else 0))
+        if self._files is not None and 2 * len(positions) >= len(is_embedded) and (first := next(chunks, None)):
+            if (matrix := self._in_files(self._files, embed)) is not None:
+                return _Embedded(np.ones_like(is_embedded), matrix)
+            rows.append(first)
+        rows += chunks
         rows_embedded, vectors = _embedded([text for _, _, text in rows], embed, skip_failed)
         if not rows_embedded:
             return self._embedded._replace(is_embedded=is_embedded)
         item = np.array([rows[k][0] for k in rows_embedded], dtype=np.int64)
         ordinal = np.array([rows[k][1] for k in rows_embedded], dtype=np.int64)
+        self._require_finite(vectors, item, ordinal)
+        return _Embedded(is_embedded, *self._put(item, ordinal, vectors))
+
+    def _chunks(self, positions: Iterable[int]) -> Iterator[tuple[int, int, str]]:
+        """Position of the item, place within it, and text of the chunks of some items."""
+        return ((p, n, text) for p in positions for n, text in enumerate(self._chunker(self._catalog[p])))
+
+    def _require_finite(self, vectors: Float32Array, item: IntArray, ordinal: IntArray) -> None:
         broken = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
         if len(broken):
             where = self._catalog[int(item[broken[0]])].id
             raise EmbeddingError(f"the vector of chunk {int(ordinal[broken[0]])} of item {where} holds NaN or infinity")
-        return _Embedded(is_embedded, *self._put(item, ordinal, vectors))
 
-    def _put(self, item: IntArray, ordinal: IntArray, vectors: Float32Array) -> tuple[ChunkMatrix, _Room]:
+    def _in_files(self, files: VectorFiles, embed: Embed) -> ChunkMatrix | None:
+        """The vectors of all items in files; None where these cannot be had, or an item cannot be embedded."""
+        item, ordinal, key = array("q"), array("q"), hashlib.sha256(files.maker.encode())
+        for position, number, text in self._chunks(range(len(self._catalog))):
+            item.append(position)
+            ordinal.append(number)
+            key.update(text_hash(text))
+        item_of, ordinal_of = np.array(item, dtype=np.int64), np.array(ordinal, dtype=np.int64)
+
+        def vectors() -> Iterator[Float32Array]:
+            texts = (text for *_, text in self._chunks(range(len(self._catalog))))
+            for rows in parts_of(0, len(item), PART):
+                part = embed([*itertools.islice(texts, rows.stop - rows.start)], kind="item")
+                self._require_finite(part, item_of[rows], ordinal_of[rows])
+                yield part
+
+        try:
+            file = files.open(key.hexdigest()[:32], len(item), vectors)
+        except EmbeddingError as error:
+            if isinstance(error, ModelError):
+                raise
+            return None  # nobody may need that item
+        if file is None:
+            return None
+        in_parts = files.vectors != "float32" or file.vectors.nbytes > WHOLE
+        first = np.flatnonzero(firsts(item_of))
+        return ChunkMatrix(file.vectors, item_of, ordinal_of, first, file if in_parts else None)
+
+    def _put(self, item: IntArray, ordinal: IntArray, vectors: Float32Array) -> tuple[ChunkMatrix, Room]:
         """The matrix with further rows, which are in catalog order, and its room."""
         _, old, room = self._embedded
         if old is None or room is None:
-            room = _Room(len(item), vectors.shape[1])
+            room = Room(len(item), vectors.shape[1])
             return room.add(item, ordinal, vectors), room
         if item[0] > old.item[-1] and (matrix := room.extended(old, item, ordinal, vectors)) is not None:
             return matrix, room
-        room = _Room(len(old.item) + len(item), vectors.shape[1])
+        room = Room(len(old.item) + len(item), vectors.shape[1])
         position = np.searchsorted(old.item, item) + np.arange(len(item))
         before = np.ones(len(old.item) + len(item), dtype=np.bool_)
         before[position] = False
@@ -324,20 +315,47 @@ class Hits:
     score: FloatArray
 
 
-def by_best_pair(query: Query, embed: Embed, matrix: ChunkMatrix, *, depth: int) -> Iterator[Hits]:
-    """The chunks nearest to each request; chunks that a request repeats are embedded and searched once."""
+def by_best_pair(
+    query: Query, embed: Embed, matrix: ChunkMatrix, *, depth: int, proposer: Proposer | None = None
+) -> Iterator[Hits]:
+    """The chunks nearest to each request; chunks that a request repeats are embedded and searched once.
+
+    With a `proposer` of the same matrix they are the nearest of those that it proposes.
+    """
     distinct, chunk = query.distinct
-    eligible = distinct.batch.eligible
+    queries, eligible, weight = query_vectors(distinct, embed, matrix), distinct.batch.eligible, distinct.weight
+    proposed: Iterable[IntArray | None] = itertools.repeat(None, len(eligible))
+    if proposer is not None:
+        require_finite(queries)
+        proposed = proposer.rows(queries, distinct.start, eligible, depth=depth, weight=weight)
+    rows_of = [*proposed]
+    rest = np.array([request for request, rows in enumerate(rows_of) if rows is None], dtype=np.int64)
+    searched = _search_all(distinct, queries, rest, matrix, depth=depth)
+    for request, rows in enumerate(rows_of):
+        mine = slice(int(distinct.start[request]), int(distinct.start[request + 1]))
+        if rows is None:
+            hits = next(searched)
+        elif not len(rows):
+            hits = Hits(_NONE, _NONE, np.empty(0, dtype=np.float64))
+        else:
+            block = _Block(queries[mine], weight[mine], np.array([0, mine.stop - mine.start]), depth)
+            hits = next(block.hits(matrix.select_rows(rows), [_ANY]))
+            hits = replace(hits, row=rows[hits.row])
+        yield replace(hits, query_chunk=chunk[mine.start + hits.query_chunk])
+
+
+def _search_all(
+    query: Query, queries: Float32Array, requests: IntArray, matrix: ChunkMatrix, *, depth: int
+) -> Iterator[Hits]:
+    """As `search` of some requests, over a copy of the chunks that any of them may get where these are few."""
+    length = np.diff(query.start)[requests]
+    chunks, eligible = ranges(query.start[requests], length), query.batch.eligible.select_requests(requests)
     required = matrix.by_chunk(eligible.any())
     is_sparse = np.count_nonzero(required) * FEW <= len(required)
     rows = np.flatnonzero(required) if is_sparse else _NONE
     searched = matrix.select_rows(rows) if is_sparse else matrix
-    queries = query_vectors(distinct, embed, searched)
-    results = search(queries, distinct.start, eligible, searched, depth=depth, weight=distinct.weight)
-    for request, hits in enumerate(results):
-        yield Hits(
-            rows[hits.row] if is_sparse else hits.row, chunk[distinct.start[request] + hits.query_chunk], hits.score
-        )
+    for hits in search(queries[chunks], starts(length), eligible, searched, depth=depth, weight=query.weight[chunks]):
+        yield replace(hits, row=rows[hits.row]) if is_sparse else hits
 
 
 def query_vectors(query: Query, embed: Embed, matrix: ChunkMatrix) -> Float32Array:
@@ -368,24 +386,185 @@ def search(
 
     Yields:
         The hits of each request, in order; none for a request without chunks or without eligible items. Items
-        below the first `depth` may be among them.
+        below the first `depth` may be among them, if they score as high but for `MARGIN`.
 
     Raises:
         EmbeddingError: a query vector holds NaN or infinity.
     """
-    for request, parts in itertools.groupby(products(queries, start, matrix), key=itemgetter(0)):
-        best = np.full(len(matrix.item), -np.inf, dtype=np.float32)
-        scores: Float32Array | None = None
-        for index, (_, mine, product) in enumerate(parts):
-            part = product * weight[mine, None].astype(np.float32)
-            scores = part if index == 0 else None  # of a request in several parts they would be too many
-            for row in part:
-                np.maximum(best, row, out=best)
-        chunks = slice(int(start[request]), int(start[request + 1]))
-        allowed = matrix.by_chunk(eligible[request])
-        if not allowed.all():
-            best = np.where(allowed, best, np.float32(-np.inf))
-        yield nearest(queries[chunks], best, matrix, depth=depth, weight=weight[chunks], scores=scores)
+    require_finite(queries)
+    n_rows = len(matrix.item) if depth >= len(matrix.first) else min(len(matrix.item), PART)
+    size = max(1, min(BLOCK // max(n_rows, 1), MASKS // max(eligible.shape[1], 1)))
+    for first, last in blocks(start, size):
+        n_chunks = np.diff(start[first : last + 1])
+        asking = np.flatnonzero(n_chunks) if len(matrix.item) else _NONE
+        hits: Iterator[Hits] = iter(())
+        if len(asking):
+            chunks = slice(int(start[first]), int(start[last]))
+            masks = [eligible[first + request] for request in asking.tolist()]
+            hits = _Block(queries[chunks], weight[chunks], starts(n_chunks[asking]), depth).hits(matrix, masks)
+        for n in n_chunks.tolist():
+            yield next(hits) if n and len(asking) else Hits(_NONE, _NONE, np.empty(0, dtype=np.float64))
+
+
+@dataclass(frozen=True, eq=False)
+class _Pairs:
+    """Pairs of a query chunk and a row of the matrix, with what BLAS makes of them, times the weight; shape (n,)."""
+
+    chunk: IntArray
+    row: IntArray
+    score: Float32Array
+
+    @classmethod
+    def joined(cls, parts: Sequence[_Pairs]) -> _Pairs:
+        """Those of all parts, one or more, one behind the other."""
+        columns = zip(*((part.chunk, part.row, part.score) for part in parts), strict=True)
+        return cls(*map(np.concatenate, columns))
+
+
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """Requests that are searched together, each with one query chunk or more.
+
+    Attributes:
+        queries, weight: of their chunks, as of `search`.
+        start: CSR starts by request.
+        depth: as of `search`.
+    """
+
+    queries: Float32Array
+    weight: FloatArray
+    start: IntArray
+    depth: int
+
+    @cached_property
+    def owner(self) -> IntArray:
+        """The request of each query chunk."""
+        return owners(self.start)
+
+    @cached_property
+    def tolerance(self) -> FloatArray:
+        """What float32's products may be wrong by and still be right, by request; it grows with the weight."""
+        return MARGIN * np.maximum(np.maximum.reduceat(self.weight, self.start[:-1]), 1.0)
+
+    def hits(self, matrix: ChunkMatrix, masks: Sequence[BoolArray]) -> Iterator[Hits]:
+        """The hits of each request, exact.
+
+        Args:
+            matrix: the chunks to search, one or more.
+            masks: the items that each request may get, each of shape (n_items,).
+        """
+        pairs = self._near_pairs(matrix, masks)
+        exact = matrix.dots(self.queries, pairs.chunk, pairs.row) * self.weight[pairs.chunk]
+        request, chunk, row = self.owner[pairs.chunk], pairs.chunk, pairs.row
+        if len(self.owner) > len(self.start) - 1:  # the best pair of each row
+            by_row = np.lexsort((chunk, -exact, row, request))
+            best = by_row[firsts((request * len(matrix.item) + row)[by_row])]
+            request, chunk, row, exact = request[best], chunk[best], row[best], exact[best]
+        by_score = np.lexsort((row, -exact, request))
+        request, chunk, row, exact = request[by_score], chunk[by_score], row[by_score], exact[by_score]
+        first_of_item = first_places(request, matrix.item[row]) if matrix.has_parts else np.ones_like(request, np.bool_)
+        last = np.flatnonzero(first_of_item)[places_in(request[first_of_item]) == self.depth - 1]
+        limit = np.full(len(self.start) - 1, -np.inf)
+        limit[request[last]] = exact[last] - self.tolerance[request[last]]
+        high = exact >= limit[request]
+        request, chunk, row, exact = request[high], chunk[high], row[high], exact[high]
+        chunk = chunk - self.start[request]
+        bounds = np.searchsorted(request, np.arange(len(self.start)))
+        for begin, end in itertools.pairwise(bounds.tolist()):
+            yield Hits(row[begin:end], chunk[begin:end], exact[begin:end])
+
+    def _near_pairs(self, matrix: ChunkMatrix, masks: Sequence[BoolArray]) -> _Pairs:
+        """All pairs that may be the best of one of the first `depth` items of a request, and few more."""
+        weight = None if (self.weight == 1.0).all() else self.weight[:, None].astype(np.float32)
+        wrong = matrix.error * np.maximum.reduceat(self.weight * np.linalg.norm(self.queries, axis=1), self.start[:-1])
+        margin = 2 * (self.tolerance + wrong).astype(np.float32)  # two scores may both be wrong
+        limited = self._limited(matrix, masks)
+        limit, n_new = np.full(len(masks), _LOWEST), 0
+        parts: list[_Pairs] = []
+        for rows, vectors in matrix.parts(max(1, BLOCK // len(self.queries))):
+            product = multiply(self.queries, vectors)
+            if weight is not None:
+                product *= weight
+            for chunks, mask in limited:
+                product[chunks] = np.where(mask[rows], product[chunks], -np.inf)
+            if not parts:
+                limit = self._reached(product, matrix, rows)
+            elif n_new > 2 * self.depth * len(masks):
+                limit, pairs = self._tightened(_Pairs.joined(parts), limit, margin, matrix)
+                parts, n_new = [pairs], 0
+            parts.append(self._high(product, limit, margin, rows.start))
+            n_new += len(parts[-1].row)
+        return parts[0] if len(parts) == 1 else self._tightened(_Pairs.joined(parts), limit, margin, matrix)[1]
+
+    def _limited(self, matrix: ChunkMatrix, masks: Sequence[BoolArray]) -> list[tuple[IntArray, BoolArray]]:
+        """Query chunks of requests that may not get everything, and the rows that these may find."""
+        requests: dict[int, list[int]] = {}
+        for request, mask in enumerate(masks):
+            requests.setdefault(id(mask), []).append(request)
+        groups = [(same, masks[same[0]]) for same in requests.values() if not masks[same[0]].all()]
+        return [(np.flatnonzero(np.isin(self.owner, same)), matrix.by_chunk(mask)) for same, mask in groups]
+
+    def _reached(self, product: Float32Array, matrix: ChunkMatrix, rows: slice) -> Float32Array:
+        """For each request a score that `depth` items reach, from the products of some whole items."""
+        first = matrix.first[slice(*np.searchsorted(matrix.first, (rows.start, rows.stop)))] - rows.start
+        of_items = product if len(first) == product.shape[1] else np.maximum.reduceat(product, first, axis=1)
+        return np.asarray(np.maximum.reduceat(reached_by(of_items, self.depth), self.start[:-1]))
+
+    def _high(self, product: Float32Array, limit: Float32Array, margin: Float32Array, first: int) -> _Pairs:
+        """The pairs of a product that reach both the limit of their request and the row's best, but for the margin."""
+        width = product.shape[1]
+        if len(product) == len(limit):
+            cells = np.flatnonzero(product >= (limit - margin)[:, None])
+        else:
+            parts = []
+            for begin, end, least, tolerated in zip(self.start, self.start[1:], limit - margin, margin, strict=False):
+                scores = product[begin:end]
+                high = scores >= np.maximum(scores.max(axis=0) - tolerated, least)
+                parts.append(np.flatnonzero(high) + begin * width)
+            cells = np.concatenate(parts)
+        chunk, column = np.divmod(cells, width)
+        return _Pairs(chunk, column + first, product.ravel()[cells])
+
+    def _tightened(
+        self, pairs: _Pairs, limit: Float32Array, margin: Float32Array, matrix: ChunkMatrix
+    ) -> tuple[Float32Array, _Pairs]:
+        """The limits by the pairs so far, and the pairs that reach them but for the margin."""
+        request = self.owner[pairs.chunk]
+        key = request * (int(matrix.item[-1]) + 1) + matrix.item[pairs.row]
+        by_item = np.argsort(key, kind="stable")
+        head = np.flatnonzero(firsts(key[by_item]))
+        of_item = request[by_item[head]]
+        place = places_in(of_item)
+        if len(place) and int(place.max()) >= self.depth:
+            table = np.full((len(limit), int(place.max()) + 1), -np.inf, dtype=np.float32)
+            table[of_item, place] = np.maximum.reduceat(pairs.score[by_item], head)
+            limit = np.maximum(limit, reached_by(table, self.depth))
+        high = pairs.score >= (limit - margin)[request]
+        return limit, _Pairs(pairs.chunk[high], pairs.row[high], pairs.score[high])
+
+
+def places_in(group: IntArray) -> IntArray:
+    """The 0-based place of each entry within its run of equal values, shape (n,)."""
+    position = np.arange(len(group), dtype=np.int64)
+    return position - np.maximum.accumulate(np.where(firsts(group), position, 0))
+
+
+def first_places(request: IntArray, value: IntArray) -> BoolArray:
+    """Whether an entry is the first of its request with its value, both >= 0, shape (n,)."""
+    first = np.zeros(len(request), dtype=np.bool_)
+    first[np.unique(request * (int(value.max(initial=0)) + 1) + value, return_index=True)[1]] = True
+    return first
+
+
+def require_finite(queries: Float32Array) -> None:
+    """Refuse vectors of query chunks that cannot be compared.
+
+    Raises:
+        EmbeddingError: one holds NaN or infinity.
+    """
+    broken = np.flatnonzero(~np.isfinite(queries).all(axis=1))
+    if len(broken):
+        raise EmbeddingError(f"the vector of query chunk {int(broken[0])} holds NaN or infinity")
 
 
 def products(queries: Float32Array, start: IntArray, matrix: ChunkMatrix) -> Iterator[tuple[int, slice, Float32Array]]:
@@ -398,74 +577,19 @@ def products(queries: Float32Array, start: IntArray, matrix: ChunkMatrix) -> Ite
     Raises:
         EmbeddingError: a query vector holds NaN or infinity.
     """
-    broken = np.flatnonzero(~np.isfinite(queries).all(axis=1))
-    if len(broken):
-        raise EmbeddingError(f"the vector of query chunk {int(broken[0])} holds NaN or infinity")
+    require_finite(queries)
     size = max(1, BLOCK // max(len(matrix.item), 1))
     for first, last in blocks(start, size):
         for rows in parts_of(int(start[first]), int(start[last]), size):
-            product = multiply(queries[rows], matrix.vectors)
+            parts = [multiply(queries[rows], vectors) for _, vectors in matrix.parts(exact=True)]
+            product = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
             for request in range(first, last):
                 mine = slice(max(int(start[request]), rows.start), min(int(start[request + 1]), rows.stop))
                 yield request, mine, product[mine.start - rows.start : mine.stop - rows.start]
 
 
-def nearest(
-    queries: Float32Array,
-    best: Float32Array,
-    matrix: ChunkMatrix,
-    *,
-    depth: int,
-    weight: FloatArray,
-    scores: Float32Array | None = None,
-) -> Hits:
-    """Turn what one request's best chunk proposes for each chunk of the matrix, shape (n_chunks,), into exact hits.
-
-    Args:
-        queries: vectors of the request's chunks, shape (n_query_chunks, n_dimensions).
-        best: the highest product of a query chunk, times its weight; -inf for chunks that may not be found.
-        matrix, depth: as of `search`.
-        weight: shape (n_query_chunks,).
-        scores: all products, weighted, shape (n_query_chunks, n_chunks); None = those that count are made again.
-    """
-    if len(queries) == 0 or len(matrix.item) == 0:
-        return Hits(_NONE, _NONE, np.empty(0, dtype=np.float64))
-    margin = np.float32(MARGIN * max(1.0, float(weight.max())))  # float32's error grows with the weight
-    limit = np.finfo(np.float32).min  # any score, but not -inf
-    if len(matrix.first) > depth:
-        of_items = best if len(matrix.first) == len(best) else np.maximum.reduceat(best, matrix.first)
-        limit = max(limit, nth_greatest(of_items, depth) - margin)
-    near = np.flatnonzero(best >= limit)
-    threshold = best[near] - margin
-    if scores is None:
-        query, row = _pairs(queries, weight, matrix.vectors, near, threshold)
-    else:
-        query, column = np.nonzero(scores[:, near] >= threshold)
-        row = near[column]
-    exact = row_dots(queries[query].astype(np.float64), matrix.vectors[row]) * weight[query]
-    pairs = np.lexsort((query, -exact, row))
-    row, query, exact = row[pairs], query[pairs], exact[pairs]
-    winner = firsts(row)
-    row, query, exact = row[winner], query[winner], exact[winner]
-    by_score = np.lexsort((row, -exact))
-    return Hits(row[by_score], query[by_score], exact[by_score])
-
-
-def _pairs(
-    queries: Float32Array, weight: FloatArray, vectors: Float32Array, near: IntArray, threshold: Float32Array
-) -> tuple[IntArray, IntArray]:
-    """The pairs of a query chunk and one of the rows `near` whose product, weighted, is at least that row's `least`."""
-    near_vectors = vectors if len(near) == len(vectors) else vectors[near]
-    query, column = [], []
-    for part in parts_of(0, len(queries), max(1, BLOCK // max(len(near), 1))):
-        scores = multiply(queries[part], near_vectors) * weight[part, None].astype(np.float32)
-        cells = np.nonzero(scores >= threshold)
-        query.append(cells[0] + part.start)
-        column.append(cells[1])
-    return np.concatenate(query), near[np.concatenate(column)]
-
-
 _NONE = np.empty(0, dtype=np.int64)
+_ANY = np.ones(1, dtype=np.bool_)  # the mask of a request that may get every chunk of a matrix
 
 
 _ROWS_AT_ONCE = 8_192  # rows multiplied at once: 50 MB in float64 at 384 dimensions
@@ -526,11 +650,6 @@ class BestPairs:
     score: FloatArray
     left: IntArray
     right: IntArray
-
-
-def spans(matrix: ChunkMatrix) -> IntArray:
-    """CSR starts of the chunks of the items held, shape (n_held + 1,)."""
-    return np.append(matrix.first, len(matrix.item)).astype(np.int64)
 
 
 def heads(matrix: ChunkMatrix) -> ChunkMatrix:
@@ -619,17 +738,17 @@ def _proposed(left: Float32Array, right: Float32Array, row: IntArray, right_row:
 DEPTH = 100  # items that a retriever finds per request by default
 
 
-def ranked_by(scores: Sequence[FloatArray], masks: Iterable[BoolArray], *, depth: int) -> Candidates:
+def ranked_by(scores: Iterable[FloatArray], masks: Iterable[BoolArray], *, depth: int) -> Candidates:
     """Candidates from a score for every item: the best `depth` of the items in its mask, one chunk each.
 
     Args:
-        scores: by request, shape (n_items,).
+        scores: by request, shape (n_items,); taken one by one, each before its mask.
         masks: by request, shape (n_items,); only these are candidates.
         depth: items kept a request.
     """
-    items, ranks = [], []
+    items, ranks, values = [], [], []
     for score, mask in zip(scores, masks, strict=True):
-        items_allowed = np.flatnonzero(mask)
+        items_allowed = _may_be_best(score, mask, depth)
         if 0 < depth < len(items_allowed):  # the rest need not be put in order
             items_allowed = items_allowed[
                 score[items_allowed]
@@ -638,6 +757,7 @@ def ranked_by(scores: Sequence[FloatArray], masks: Iterable[BoolArray], *, depth
         best = items_allowed[np.lexsort((items_allowed, -score[items_allowed]))][:depth]
         items.append(best)
         ranks.append(np.arange(len(best), dtype=np.int64))
+        values.append(score[best])
     if not items:
         return Candidates.empty(0)
     request = np.repeat(np.arange(len(items), dtype=np.int64), [len(row) for row in items])
@@ -645,22 +765,24 @@ def ranked_by(scores: Sequence[FloatArray], masks: Iterable[BoolArray], *, depth
         len(items),
         request,
         np.concatenate(items),
-        score=np.concatenate([score[row] for score, row in zip(scores, items, strict=True)]),
+        score=np.concatenate(values),
         chunk_rank=np.concatenate(ranks),
         item_chunk=np.zeros(len(request), dtype=np.int64),
     )
 
 
-def of_hits(hits: Sequence[Hits], positions: Sequence[IntArray], matrix: ChunkMatrix) -> Candidates:
-    """Candidates of some hits of each request, by their positions, best first, one per item."""
-    selected = list(zip(hits, positions, strict=True))
-    row = np.concatenate([hit.row[rows] for hit, rows in selected])
-    return Candidates.build(
-        len(hits),
-        np.repeat(np.arange(len(hits), dtype=np.int64), [len(rows) for rows in positions]),
-        matrix.item[row],
-        score=np.concatenate([hit.score[rows] for hit, rows in selected]),
-        chunk_rank=np.concatenate(positions),
-        query_chunk=np.concatenate([hit.query_chunk[rows] for hit, rows in selected]),
-        item_chunk=matrix.ordinal[row],
-    )
+_GROUPS = 16  # times the depth: so many groups of items have their maximum taken
+
+
+def _may_be_best(score: FloatArray, mask: BoolArray, depth: int) -> IntArray:
+    """The items of a mask, rising, without most of those that have `depth` better ones.
+
+    Of the maxima of groups of items, the one at `depth` is reached by as many items at least.
+    """
+    size = len(score) // (_GROUPS * depth) if depth > 0 else 0  # of a group
+    if size < 2:
+        return np.flatnonzero(mask)
+    masked = np.where(mask, score, -np.inf)
+    maxima = masked[: len(masked) // size * size].reshape(size, -1).max(axis=0)
+    limit = np.partition(maxima, len(maxima) - depth)[len(maxima) - depth]
+    return np.flatnonzero(masked >= limit if limit > -np.inf else mask)

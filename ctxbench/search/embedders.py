@@ -33,10 +33,11 @@ from ctxbench.io.errors import (
     check_range,
     suggest,
 )
-from ctxbench.io.files import Closing, cache_dir
+from ctxbench.io.files import Closing, cache_dir, remove
 from ctxbench.model import registry
 from ctxbench.model.arrays import BoolArray, Float32Array
 from ctxbench.model.resources import TextKind, read_spec
+from ctxbench.search.vector_files import FOLDER
 
 OnDone: TypeAlias = Callable[[int, Float32Array], None]
 
@@ -239,6 +240,7 @@ class Vectors:
         progress: called with (texts embedded, texts to embed) of the present call, after each commit.
         limit: None, or how many of the vectors that are made from now on are kept, in memory: nothing is written,
             but for what a thread makes within `vectors_stored`.
+        noted: None, or a set that gets the stored texts that are looked up.
 
     Args:
         embedder: makes what is missing; not asked, and so not loaded, where nothing is.
@@ -250,6 +252,7 @@ class Vectors:
     """
 
     limit: int | None = None
+    noted: set[str] | None = None
 
     def __init__(
         self,
@@ -271,6 +274,12 @@ class Vectors:
         """Who made the vectors."""
         return self._embedder.identity
 
+    @property
+    def folder(self) -> Path | None:
+        """Where files of many vectors are kept beside the store; None where there is no store that can be written."""
+        store = self._store
+        return store.matrices if isinstance(store, VectorStore) and store.writable and self.limit is None else None
+
     def get(self, texts: Sequence[str], *, kind: TextKind = "query") -> Float32Array:
         """Return the vectors of texts.
 
@@ -287,7 +296,7 @@ class Vectors:
             StorageError: the store cannot be read, or has no room.
         """
         distinct = list(dict.fromkeys(texts))
-        is_stored, vectors = self._look_up(self.identity.stored_texts(distinct, kind))
+        is_stored, vectors = self.look_up(self.identity.stored_texts(distinct, kind))
         missing = np.flatnonzero(~is_stored)
         self.stats += VectorStats(loaded=len(distinct) - len(missing))
         if len(missing):
@@ -297,7 +306,14 @@ class Vectors:
         row = {text: position for position, text in enumerate(distinct)}
         return vectors[np.array([row[text] for text in texts], dtype=np.intp)]
 
-    def _look_up(self, texts: Sequence[str]) -> tuple[BoolArray, Float32Array]:
+    def stored(self, texts: Sequence[str], *, kind: TextKind = "query") -> BoolArray:
+        """Of which texts there are vectors, shape (n_texts,); nothing is embedded."""
+        return self.look_up(self.identity.stored_texts(texts, kind))[0]
+
+    def look_up(self, texts: Sequence[str]) -> tuple[BoolArray, Float32Array]:
+        """As `Store.look_up`, of `EmbedderIdentity.stored_texts`; nothing is embedded."""
+        if self.noted is not None:
+            self.noted.update(texts)
         if self._store is not None and not (texts and all(text_hash(text) in self._memory for text in texts)):
             is_stored, vectors = self._store.look_up(texts)
         else:
@@ -473,6 +489,11 @@ class VectorStore(Closing):
         """Whether `add` can store anything. A file in a read-only place can still be read."""
         return self._rows.writable
 
+    @property
+    def matrices(self) -> Path:
+        """The folder of files of many vectors; see `ctxbench.search.vector_files`."""
+        return self.path.parent / FOLDER
+
     def look_up(self, texts: Sequence[str]) -> tuple[BoolArray, Float32Array]:
         """Find the vectors of texts. One that is not what was stored is not there.
 
@@ -518,6 +539,7 @@ class VectorStore(Closing):
         texts = [*texts]
         stored_texts = {*texts, *(s for kind in KINDS for s in self.identity.stored_texts(texts, kind))}
         self._rows.remove(map(text_hash, stored_texts))
+        remove(self.matrices)
 
     def __len__(self) -> int:
         return len(self._rows)

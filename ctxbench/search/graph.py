@@ -31,18 +31,16 @@ from ctxbench.model.resources import Resources, index_over
 from ctxbench.search.chunking import DOCUMENTS
 from ctxbench.search.dense import (
     BLOCK,
-    ChunkMatrix,
     Edges,
     best_pairs,
-    blocks,
     dense_index,
     dots,
     every_pair,
     heads,
     multiply,
     positions_in,
-    spans,
 )
+from ctxbench.search.vector_files import ChunkMatrix, blocks, spans
 
 T = TypeVar("T", bound=np.generic)
 Prints: TypeAlias = np.ndarray[tuple[int], np.dtype[np.void]]

@@ -6,9 +6,10 @@ import math
 import re
 import string
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from typing import Literal, Protocol
 
 import numpy as np
@@ -23,7 +24,7 @@ from ctxbench.search.chunking import ItemChunking, has_longer_piece, parameters_
 
 LONGEST_WORD = 4_000
 """Bytes of UTF-8 that a word has at most; no index is given more of it, as FTS5 cuts at 32,768 within a character."""
-_WORD = re.compile(r"[^\W_]+")
+_SPACED = "".join(chr(code) if chr(code).isalnum() else " " for code in range(128))  # by ASCII character
 _PART = re.compile(r"[A-Z]{2,}s(?![a-z])|[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")  # the first: `URLs`
 _COMMON = (
     "a about also am an and any are as at be but by can could did do does for from get give had has have he "
@@ -54,7 +55,7 @@ def words(text: str) -> list[str]:
     Text is composed first (NFC), so that both spellings of é are one. Nothing is stemmed or stopped.
     """
     if text.isascii():
-        return cut(_WORD.findall(text.lower()))
+        return cut(text.lower().translate(_SPACED).split())
     folded = unicodedata.normalize("NFC", text.casefold())
     return cut("".join(c if c.isalnum() or unicodedata.category(c)[0] == "M" else " " for c in folded).split())
 
@@ -180,11 +181,37 @@ class WordRule:
 
     def of_chunks(self, chunks: Sequence[str]) -> list[list[str]]:
         """The words of each chunk of a text; what `stop` leaves out counts where nothing is left of all of them."""
-        words_by_chunk = [name_parts(chunk) if self.split else words(chunk) for chunk in chunks]
+        words_by_chunk = [self._split(chunk) for chunk in chunks]
         if self.stop:
             content_words = [[word for word in row if word not in _LEFT_OUT] for row in words_by_chunk]
             words_by_chunk = content_words if any(content_words) else words_by_chunk
         return [[stem(word) for word in row] for row in words_by_chunk] if self.stem else words_by_chunk
+
+    def numbered(self, numbers: Mapping[str, int]) -> Callable[[str], list[int]]:
+        """A function that gives the words of a text as `words` does, but as their numbers."""
+        left_out: Container[str] = _LEFT_OUT if self.stop else ()
+        ending = stem if self.stem else str
+
+        @lru_cache(maxsize=1 << 18)  # a catalog repeats most of its pieces
+        def of_piece(piece: str) -> list[int]:
+            return [numbers[ending(word)] for word in self._split(piece) if word not in left_out]
+
+        def of_text(text: str) -> list[int]:
+            row = list(chain.from_iterable(map(of_piece, pieces(text))))
+            return row or [numbers[word] for word in self.words(text)]
+
+        return of_text
+
+    def _split(self, text: str) -> list[str]:
+        return name_parts(text) if self.split else words(text)
+
+
+def pieces(text: str) -> list[str]:
+    """Parts of a text whose words are those of the text, whatever splits it: `words`, or `name_parts`.
+
+    Runs of letters and digits where all is ASCII, else what is between white space.
+    """
+    return text.translate(_SPACED).split() if text.isascii() else text.split()
 
 
 def weighted_words(chunks: Sequence[Sequence[str]], weights: Sequence[float]) -> dict[str, float]:

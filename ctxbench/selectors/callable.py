@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import functools
 import hashlib
 import importlib
@@ -324,7 +323,8 @@ def one_answer(query: str, result: Any) -> Any:
         return _plain({"query": query, **result})
     if isinstance(result, str | bytes | set | frozenset) or not isinstance(result, Iterable):
         raise NotAnAnswerError(f"the callable returned {quoted(result)}; expected a list of ids, or an answer as dict")
-    return _plain({"query": query, "items": [{"id": row} if isinstance(row, str) else row for row in result]})
+    items = [{"id": _plain(row)} if isinstance(row, str) else _plain(row) for row in result]
+    return {"query": query, "items": items}
 
 
 _PLAIN = (str, int, float, bool, type(None))
@@ -414,7 +414,7 @@ class CallableSource(Source):
         """
         check_choice("send", send, SENDS)
         check_function(function)
-        self._function = function
+        self._function, self._spec = function, spec
         self._send, self._batch = send, batch
         self._base = Path.cwd() if base is None else base
         self._values: Mapping[str, Any] = {}
@@ -424,6 +424,24 @@ class CallableSource(Source):
         self._items: list[Any] | None = None
         self._rows = _ItemRows()
         self._waiting: Waiting | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what was made for a catalog, and without a function that can be loaded again by its name."""
+        emptied = {"_catalog": "", "_items": None, "_rows": _ItemRows(), "on_answer": None}
+        return {**self.__dict__, **emptied, **({} if self._spec is None else {"_function": None})}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Load the function again.
+
+        Raises:
+            ParameterError: it cannot be loaded, or its file is another one here.
+        """
+        self.__dict__.update(state)
+        if self._spec is not None:
+            self._function = load_callable(self._spec, base=self._base)
+            description = _described(self._function, self._spec, self._source, self._base)
+            if description.get("sha256") != self._description.get("sha256"):
+                raise ParameterError(Message("selectors.callable-other-file", callable=self._spec, folder=self._base))
 
     def describe(self) -> dict[str, Any]:
         """The name, and the SHA-256 of the named file and of the modules imported from its folder, by their names.
@@ -454,8 +472,8 @@ class CallableSource(Source):
 
     def bound(self, values: Mapping[str, Any]) -> CallableSource:
         """The same function, called with these values of its own parameters as keyword arguments."""
-        bound = copy.copy(self)
-        bound._values = {**self._values, **values}  # noqa: SLF001 - of this class
+        bound = object.__new__(CallableSource)  # `copy.copy` would load the function again
+        bound.__dict__.update({**self.__dict__, "_values": {**self._values, **values}})
         return bound
 
     def waiting_for(self) -> Waiting | None:

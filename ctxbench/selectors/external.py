@@ -41,11 +41,12 @@ from ctxbench.model.arrays import BoolArray, FloatArray, IntArray, firsts
 from ctxbench.model.candidates import BY_FUNCTION, Candidates, Rule, reranked
 from ctxbench.model.formats import Source as Origin, validate
 from ctxbench.model.requests import Batch, Query
-from ctxbench.model.resources import Resources
+from ctxbench.model.resources import CHAT, EMBEDDER, OLLAMA, Resources, kind_of
 from ctxbench.model.strategies import Strategy, later
 from ctxbench.pipelines.features import RETRIEVED
 from ctxbench.search.chunking import js_trim
 from ctxbench.search.dense import DEPTH, ranked_by
+from ctxbench.search.embedders import PYTHON
 from ctxbench.selectors.callable import CallableSource, function_code, function_name, load_callable
 from ctxbench.selectors.protocol import (
     EXTERNAL_BLOCKS,
@@ -64,7 +65,14 @@ from ctxbench.selectors.protocol import (
     shown_path,
     table,
 )
-from ctxbench.selectors.selector import EXTERNAL_KINDS as KINDS, Answers
+from ctxbench.selectors.selector import (
+    EXTERNAL_KINDS as KINDS,
+    Answers,
+    Oracle,
+    PipelineSelector,
+    Selector,
+    SizeMatched,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -335,6 +343,7 @@ class External(Closing):
         self._repeats = repeats
         self._folder = cache
         self._cache: AnswerCache | None = None
+        self._reader: AnswerReader | None = None
         self._counts: Counter[str] = Counter()
         self._builds: set[str] = set()
 
@@ -393,7 +402,7 @@ class External(Closing):
         texts; a blank request has none.
         """
         rows = range(len(batch))
-        reader = AnswerReader(batch)
+        self._reader = reader = AnswerReader(batch, previous=self._reader)
         first, replies = self._ask(batch, rows, reader, repeat=time * self._repeats)
         answers = {row: answer for row, answer in first.items() if isinstance(answer, Answer)}
         if time == 0:
@@ -415,6 +424,11 @@ class External(Closing):
             errors={row: answer for row, answer in first.items() if isinstance(answer, str)},
             seconds=np.array([replies[row].seconds for row in rows], dtype=np.float64),
         )
+
+    @property
+    def keeps_answers(self) -> bool:
+        """Whether an answer may be one that was kept, of an earlier call."""
+        return self._folder is not None
 
     @property
     def function(self) -> CallableSource | None:
@@ -510,6 +524,32 @@ class FileSelector(External):
     def unknown(self, queries: Iterable[str]) -> tuple[str, ...]:
         """The queries that the file answers and that are not among `queries`, in file order."""
         return self._file.unknown(queries)
+
+
+def is_ours(selector: Selector) -> bool:
+    """Whether a selector runs pipelines, or takes what the labels require; those on one dataset share steps."""
+    if isinstance(selector, SizeMatched):
+        return is_ours(selector.like) and is_ours(selector.ranking)
+    return isinstance(selector, PipelineSelector | Oracle)
+
+
+def is_sendable(selector: Selector, embedder: str) -> bool:
+    """Whether a worker process may be asked in place of this one, if the selector can be pickled.
+
+    Not so are commands and HTTP selectors, which ask several queries at a time themselves, pipelines that ask a
+    language model, what uses an embedder that was given in Python, and what takes the sizes of an external selector.
+
+    Args:
+        selector: any.
+        embedder: that of the resource `embedder`.
+    """
+    if isinstance(selector, SizeMatched):
+        return is_ours(selector) and all(is_sendable(entry, embedder) for entry in (selector.like, selector.ranking))
+    if isinstance(selector, PipelineSelector):
+        models = [embedder if use == EMBEDDER else use.partition(":")[2] for use in selector.pipeline.uses]
+        of_python = any(model.startswith(f"{PYTHON}:") for model in models)
+        return not of_python and not any(kind_of(use) in (CHAT, OLLAMA) for use in selector.pipeline.uses)
+    return not isinstance(selector, External) or isinstance(selector, FileSelector) or selector.function is not None
 
 
 def external_from_config(config: Mapping[str, Any], *, base: Path) -> External:

@@ -293,8 +293,8 @@ class PipelineSelector:
     memo: MutableMapping[str, Any] | None = None
 
     def describe(self) -> dict[str, Any]:
-        """Every step with its parameters, and the identities of the resources that the steps use."""
-        identities = {use: self.resources.identity(use) for use in self._uses}
+        """Every step with its parameters, and the identities of the resources that they use, where these have one."""
+        identities = {use: identity for use in self._uses if (identity := self.resources.identity(use))}
         return {"pipeline": self.pipeline.describe(), "identities": identities}
 
     @property
@@ -472,12 +472,15 @@ class ExternalRun(Strategy):
         """(document, score) by query, best first."""
         return _rankings[self.file] if self.file in _rankings else read_run(self.file)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {"file": self.file, "rankings": self.rankings, "content": self.content}  # another machine lacks the file
+
     @property
     def documents(self) -> list[str]:
         """Every ranked document once, in the order of the run."""
         return list(dict.fromkeys(document for ranking in self.rankings.values() for document, _ in ranking))
 
-    @property
+    @cached_property
     def content(self) -> str | None:
         """SHA-256 of the file; None for a run given in Python."""
         return None if self.file.startswith(_GIVEN) else hashlib.sha256(read_bytes(self.file)).hexdigest()

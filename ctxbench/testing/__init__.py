@@ -8,7 +8,7 @@ Start with `conformance`, then `contract`.
 
 Modules:
     conformance: Conformance suites for strategies, selectors and stores.
-    contract: Checks of queries, candidates and prompts, and mock catalogs to run them on.
+    contract: Checks of queries, candidates and prompts, and mock and grown catalogs to run them on.
 """
 
 from ctxbench.testing.conformance import ConformanceError, check_selector, check_step, check_store

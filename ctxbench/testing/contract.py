@@ -1,8 +1,10 @@
-"""Checks of queries, candidates and prompts, and mock catalogs to run them on."""
+"""Checks of queries, candidates and prompts, and mock and grown catalogs to run them on."""
 
 from __future__ import annotations
 
 import json
+import random
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,12 +12,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ctxbench.model.arrays import BoolArray, IntArray
+from ctxbench.model.arrays import BoolArray, Float32Array, IntArray
 from ctxbench.model.candidates import MARGIN, RANKED, Candidates, Mode, Origin
 from ctxbench.model.items import Catalog, Item, ItemKey
 from ctxbench.model.requests import Batch, ChunkKind, Message, Query, Request, SessionItem
+from ctxbench.model.resources import TextKind
 from ctxbench.model.selection import Prompt
-from ctxbench.search.embedders import HashingEmbedder, Vectors
+from ctxbench.search.embedders import (
+    Embedder,
+    HashingEmbedder,
+    OnDone,
+    Vectors,
+    VectorStore,
+    open_vectors,
+    put_vectors,
+    text_hash,
+)
 from ctxbench.search.resources import LocalResources
 from ctxbench.search.tokens import CharsCounter
 
@@ -121,6 +133,60 @@ def mock_requests() -> tuple[Request, ...]:
 def mock_resources() -> LocalResources:
     """Hashing embeddings kept in memory, and a token a started four characters; nothing is read or written."""
     return LocalResources(Vectors(HashingEmbedder(), None), CharsCounter())
+
+
+def resized(catalog: Catalog, n_items: int) -> Catalog:
+    """A part of a catalog, spread over it; or all of it, and items made from its own by mixing the words of two.
+
+    Args:
+        catalog: at least one item.
+        n_items: of the result. A made item is the same in every larger result.
+    """
+    n_real = len(catalog)
+    if n_items < n_real:
+        part = [catalog[index * n_real // n_items] for index in range(n_items)]
+        keys = {item.key for item in part}
+        linked = (replace(item, links=tuple(link for link in item.links if link.item in keys)) for item in part)
+        return Catalog(linked)
+    return catalog.extended(_mixed(catalog, index) for index in range(n_real, n_items))
+
+
+def _mixed(catalog: Catalog, index: int) -> Item:
+    """An item of a catalog with about half of its words replaced by those of another, and a name of its own."""
+    draw = random.Random(index)  # noqa: S311 - ten times as fast as a generator of NumPy's
+    item: Item = draw.choice(catalog)
+    donor: Item = draw.choice(catalog)
+
+    def mixed(text: str, words: Sequence[str]) -> str:
+        return re.sub(r"\S+", lambda word: draw.choice(words) if words and draw.random() < 0.5 else word[0], text)
+
+    description, text = mixed(item.description, donor.description.split()), mixed(item.text, donor.text.split())
+    return replace(item, name=f"{index}-{item.name}", description=description, text=text)
+
+
+class MixingEmbedder:
+    """An embedder whose vectors of unknown texts are mixtures of two known ones: no model is asked.
+
+    Args:
+        embedder: whose identity and stored vectors are taken.
+        texts: at least one; their vectors are mixed, and stored first where they are not.
+    """
+
+    def __init__(self, embedder: Embedder, texts: Sequence[str]) -> None:
+        self.identity = embedder.identity
+        vectors = open_vectors(embedder)
+        self._store = getattr(embedder, "store", None) or VectorStore(self.identity)
+        self._pool = vectors.get(texts, kind="item")
+
+    def embed(self, texts: Sequence[str], *, kind: TextKind = "query", on_done: OnDone | None = None) -> Float32Array:
+        """See `Embedder.embed`."""
+        stored, vectors = self._store.look_up(self.identity.stored_texts(texts, kind))
+        for row in np.flatnonzero(~stored).tolist():
+            pair = np.frombuffer(text_hash(texts[row])[:8], dtype="<u4") % len(self._pool)
+            mixture = self._pool[pair].sum(axis=0) + self._pool[0] * np.float32(1e-3)  # opposite ones have a sum of 0
+            vectors[row] = mixture / np.linalg.norm(mixture)
+        put_vectors(vectors, enumerate(vectors), on_done)
+        return vectors
 
 
 def requests_within(catalog: Catalog, requests: Iterable[Request]) -> tuple[Request, ...]:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
-from ctxbench.evaluation.runner import Quantiles, requests_like, time_embedding, time_requests
-from ctxbench.io.errors import ParameterError
+from ctxbench.evaluation.latency import (
+    Quantiles,
+    growth_sizes,
+    requests_like,
+    time_embedding,
+    time_growth,
+    time_requests,
+)
+from ctxbench.io.errors import ParameterError, SelectorError
 from ctxbench.model import registry
 from ctxbench.model.items import Catalog, Item
 from ctxbench.model.requests import Request
@@ -16,6 +25,8 @@ from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.search.embedders import HashingEmbedder
 from ctxbench.search.resources import local_resources
 from ctxbench.search.tokens import open_counter
+from ctxbench.selectors.definitions import SelectorSpec
+from ctxbench.testing.contract import resized
 
 CATALOG = Catalog([Item(type="tool", name=name, description=f"{name} things") for name in ("cut", "join", "paint")])
 REQUESTS = (Request(id="a", text="Cut it. Join it."), Request(id="b", text="Paint"))
@@ -86,3 +97,72 @@ def test_requests_are_different_descriptions_spread_over_the_catalog():
     assert [one.text for one in requests_like(items, 2)] == ["same", "d3"]
     assert requests_like(Catalog([Item(type="tool", name="bare")]))[0].text == "bare"
     assert requests_like(Catalog([])) == ()
+
+
+class TestGrowth:
+    def test_exponents_are_recovered_from_synthetic_timings(self, monkeypatch):
+        """The clock is moved by the selector itself: 1 ms for each item, sqrt(n) ms for a query, 5 ms for a catalog."""
+        clock = {"ns": 0}
+        monkeypatch.setattr("ctxbench.evaluation.runner.time.perf_counter", lambda: clock["ns"] / 1e9)
+
+        def spend(milliseconds):
+            clock["ns"] += int(1e6 * milliseconds)
+
+        growth = grown(
+            {"linear": lambda n, _: spend(n), "root": lambda _, m: spend(m**0.5), "flat": lambda *_: spend(5)}
+        )
+        exponents = {
+            (name, cost.cost, cost.over): round(cost.fit.exponent, 4)
+            for name, costs in growth.items()
+            for cost in costs
+        }
+        by_items = {name: exponents[name, "request", "items"] for name in growth}
+        by_queries = {name: exponents[name, "batch", "queries"] for name in growth}
+        assert by_items == {"linear": 1.0, "root": 0.0, "flat": 0.0}
+        assert by_queries == {"linear": 0.0, "root": 0.5, "flat": 0.0}
+        assert exponents["linear", "preparation", "items"] == exponents["linear", "batch", "items"] == 1.0
+
+    def test_sizes_that_time_does_not_allow_are_left_out_but_four_are_measured(self):
+        (costs,) = grown({"any": lambda *_: None}, seconds=0).values()
+        assert {cost.over: cost.sizes for cost in costs} == {"items": (2, 4, 8, 16), "queries": (1, 4, 16, 64)}
+        assert {cost.n for cost in costs if cost.cost == "preparation"} == {(1, 1, 1, 1)}
+
+    def test_a_selector_that_fails_is_named_with_its_reason(self):
+        def fail(*_):
+            raise ValueError("no luck")
+
+        with pytest.raises(SelectorError, match=r"fails.*2 items: .*no luck"):
+            grown({"fails": fail})
+
+    def test_sizes_are_an_eighth_to_eight_times_of_the_catalog(self):
+        assert growth_sizes(80) == (10, 20, 40, 80, 160, 320, 640)
+        assert growth_sizes(1) == (1, 2, 4, 8)
+        assert growth_sizes(80, [30, 10, 20, 40, 10]) == (10, 20, 30, 40)
+
+    @pytest.mark.parametrize(
+        ("n_items", "sizes", "code"),
+        [(0, (), "CTX5052"), (9, (1, 2, 3), "CTX5053"), (9, (0, 1, 2, 3), "CTX5053"), (9, (1, 2, 3, 10**7), "CTX5053")],
+    )
+    def test_no_item_and_sizes_out_of_range_are_refused(self, n_items, sizes, code):
+        with pytest.raises(ParameterError) as refused:
+            growth_sizes(n_items, sizes)
+        assert refused.value.args[0].code == code
+
+
+def grown(selectors, *, sizes=(2, 4, 8, 16, 32, 64, 128), seconds=0.0001):
+    """The growth of functions of (items, queries), each the whole cost of a selector."""
+
+    @dataclass(frozen=True)
+    class Costing:
+        spend: Callable[[int, int], None]
+
+        def select(self, batch):
+            try:
+                self.spend(len(batch.catalog), len(batch))
+            except ValueError as error:
+                return SimpleNamespace(errors={0: str(error)})
+            return SimpleNamespace(errors={})
+
+    specs = [SelectorSpec(name, lambda *_, spend=spend: Costing(spend)) for name, spend in selectors.items()]
+    new_resources = partial(local_resources, HashingEmbedder(), open_counter("chars/4"))
+    return time_growth(specs, partial(resized, CATALOG), sizes, new_resources=new_resources, seconds=seconds)

@@ -13,7 +13,7 @@ import pytest
 import ctxbench
 from ctxbench.evaluation import experiment
 from ctxbench.evaluation.experiment import LIBRARIES, git_commit, versions
-from ctxbench.evaluation.runner import described
+from ctxbench.evaluation.inputs import described
 from ctxbench.selectors.definitions import SelectorSpec
 
 

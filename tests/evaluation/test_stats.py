@@ -24,6 +24,7 @@ from ctxbench.evaluation.statistics import (
     holm,
     mcnemar_exact,
     moment_bounds,
+    power_fit,
     share_bounds,
     share_interval,
     sign_flip,
@@ -771,3 +772,26 @@ def test_the_statistics_load_neither_scipy_nor_pandas():
     code = "import sys, ctxbench.evaluation; print({'scipy', 'pandas'} & set(sys.modules))"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
     assert result.stdout == "set()\n"
+
+
+# Power laws
+
+
+@pytest.mark.parametrize("exponent", [1.0, 0.5, 0.0, 1.7])
+def test_a_power_law_is_recovered_exactly(exponent):
+    x = np.array([10.0, 20, 40, 80, 160, 320])
+    fit = power_fit(x, 0.003 * x**exponent)
+    assert (fit.factor, fit.exponent) == pytest.approx((0.003, exponent))
+    assert ends(fit.interval) == pytest.approx((exponent, exponent))
+    assert fit.interval.holds
+
+
+def test_the_interval_of_an_exponent_equals_scipy_and_covers():
+    draw, x, covered = np.random.default_rng(5), np.geomspace(10, 640, 7), 0
+    for _ in range(400):
+        y = x**0.8 * np.exp(0.3 * draw.standard_normal(7))
+        fit, theirs = power_fit(x, y), scipy_stats.linregress(np.log(x), np.log(y))
+        margin = theirs.stderr * scipy_stats.t.ppf(0.975, 5)
+        assert ends(fit.interval) == pytest.approx((theirs.slope - margin, theirs.slope + margin), rel=1e-3)
+        covered += covers(fit.interval, 0.8)
+    assert 0.92 <= covered / 400 <= 0.98

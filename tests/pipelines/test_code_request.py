@@ -14,7 +14,7 @@ from ctxbench.model.requests import Batch, Query, Request
 from ctxbench.pipelines.code_requests import PROMPT, code_vocabulary
 from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.pipelines.strategies.files import DEFAULT_MODEL, CodeWords, Intent, Plan
-from ctxbench.search.chat_models import OllamaServer
+from ctxbench.search.resources import OllamaServer
 from ctxbench.testing import check_step, mock_resources
 from tests.local_server import Server
 

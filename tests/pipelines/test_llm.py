@@ -18,7 +18,7 @@ from ctxbench.io.http import RefusedError, ServerError
 from ctxbench.model.requests import Batch, Message, Request
 from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.pipelines.strategies.rank import PROMPT, Llm, named_in
-from ctxbench.search.chat_models import AT_ONCE, ChatModel
+from ctxbench.search.resources import AT_ONCE, ChatModel
 from ctxbench.testing import check_step, mock_resources
 from tests.local_server import Server
 

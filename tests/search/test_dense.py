@@ -282,8 +282,12 @@ def test_few_items_are_searched_as_all_are(monkeypatch, paragraphs, depth):
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.one_of(st.integers(-3, 3), st.just(-np.inf), st.floats(-1, 1, width=32)), min_size=1), st.data())
-def test_the_nth_greatest_is_that_of_the_values_in_order(values, data):
-    n = data.draw(st.integers(1, len(values)))
+def test_a_limit_is_reached_by_as_many_values_of_each_row(values, data):
+    n = data.draw(st.integers(1, 2 * len(values)))
     times = data.draw(st.integers(1, 40))
-    found = dense.nth_greatest(np.array(values * times, dtype=np.float32), n)
-    assert found == np.sort(np.array(values * times, dtype=np.float32))[::-1][n - 1]
+    rows = np.array([values * times, values[::-1] * times], dtype=np.float32)
+    lowest = np.finfo(np.float32).min
+    for row, limit in zip(rows, dense.reached_by(rows, n), strict=True):
+        assert limit == lowest or np.count_nonzero(row >= limit) >= n
+        if n <= len(row) <= n * dense.GROUP:  # the values are not looked at in groups
+            assert limit == max(np.sort(row)[::-1][n - 1], lowest)

@@ -50,7 +50,7 @@ from ctxbench.model.items import Catalog, Item, ItemKey
 from ctxbench.pipelines.strategies.cut import Standard, offered_length
 from ctxbench.pipelines.strategies.retrieve import best_of_items, joined_keys
 from ctxbench.search.chunking import query_chunks
-from ctxbench.search.dense import ChunkMatrix, chunks_of, multiply, nearest
+from ctxbench.search.dense import ChunkMatrix, chunks_of, search
 from ctxbench.search.embedders import ModelError
 
 Vector: TypeAlias = npt.NDArray[np.float32]
@@ -211,10 +211,9 @@ class OriginalEngine:
         item = np.array([place for place, _ in held], dtype=np.int64)
         matrix = ChunkMatrix.of(np.array([vector for _, vector in held]), item, np.arange(len(held), dtype=np.int64))
         asked = np.array(queries, dtype=np.float32)
-        best = multiply(asked, matrix.vectors).max(axis=0)
-        weight = np.ones(len(asked), dtype=np.float64)
-        hits = nearest(asked, best, matrix, depth=len(keys), weight=weight)
-        return best_of_items([hits], matrix, group=self._groups(keys), depth=len(keys))
+        start, everything = np.array([0, len(asked)]), np.ones((1, len(keys)), dtype=np.bool_)
+        hits = search(asked, start, everything, matrix, depth=len(keys), weight=np.ones(len(asked)))
+        return best_of_items([*hits], matrix, group=self._groups(keys), depth=len(keys))
 
     def _groups(self, keys: Iterable[ItemKey | None]) -> IntArray:
         """For each place of the offered list the number of its item: copies, and keys that read alike, share one."""

@@ -25,7 +25,8 @@ from ctxbench.pipelines.feature_families import REQUEST, request_features, reque
 from ctxbench.pipelines.features import Logistic
 from ctxbench.pipelines.fits import ABSTENTION, FittedStep
 from ctxbench.search.chunking import ItemChunking, chunk_rule
-from ctxbench.search.dense import dense_index, row_dots
+from ctxbench.search.dense import dense_index
+from ctxbench.search.vector_files import row_dots
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from ctxbench.pipelines.features import (
     with_features,
 )
 from ctxbench.pipelines.fits import LINEAR, PROBABILITY, SHIPPED, WEIGHTS, FittedStep, FittedWeights, fit_differences
-from ctxbench.search.chat_models import ChatMessage, ModelReply
+from ctxbench.search.resources import ChatMessage, ModelReply
 
 
 @dataclass(frozen=True)
@@ -431,7 +431,7 @@ class Llm(Strategy):
     The model is shown what the steps before still offer, so `first: {n: 20}` before it bounds what it costs; behind
     `everything` it is the selector itself. Items that it names score from 1 down to above 0 and the others below 0, so
     the ranking is its own. A reply without a usable answer, and a request that the server rejects, leave what was
-    found as it was, with a note. Replies are kept (`ctxbench.search.chat_models`), so that a run repeats; what they
+    found as it was, with a note. Replies are kept (`ctxbench.search.resources`), so that a run repeats; what they
     cost is in `model_tokens` and `model_seconds`, and the notes of a run. A blank request gets nothing, without asking;
     without candidates nothing is asked. Cost: an exchange with the server per request, four at one time. Source: the
     documents, "Supervisor Integration"; listwise as in Sun et al., Is ChatGPT Good at Search?, EMNLP 2023.

@@ -7,8 +7,9 @@ import json
 import pytest
 
 from ctxbench.io.errors import InputError, ParameterError
-from ctxbench.labelling.trace_exports import read_spans, recorded_tools
+from ctxbench.labelling.trace_exports import read_spans
 from ctxbench.labelling.trace_import import TraceSettings, TraceSource, import_traces
+from ctxbench.labelling.trace_turns import recorded_tools
 from ctxbench.model.items import Catalog, Item
 
 NAMES = ("checkIsbn", "orderBook")
