@@ -347,7 +347,7 @@ class _DaskPool(Pool):
         import dask
         import distributed
 
-        with dask.config.set({"distributed.scheduler.no-workers-timeout": f"{3 * _CONNECT} s"}):
+        with dask.config.set({"distributed.scheduler.no-workers-timeout": f"{2 * _CONNECT} s"}):
             self._cluster = distributed.LocalCluster(
                 n_workers=self.size,
                 threads_per_worker=1,
@@ -385,7 +385,13 @@ class _DaskPool(Pool):
         from joblib._dask import DaskDistributedBackend
 
         class Backend(DaskDistributedBackend):  # type: ignore[misc]
-            """Joblib's, which waits for ever for a task that failed outside of its function, as by lost workers."""
+            """Joblib's, which waits for ever for a task that failed outside of its function, as by lost workers.
+
+            It also does in this process what is for a cluster of one worker; others may join it.
+            """
+
+            def effective_n_jobs(self, n_jobs: int) -> int:
+                return max(2, super().effective_n_jobs(n_jobs))
 
             def submit(self, func: Any, callback: Any = None) -> Any:
                 future = super().submit(func, callback)
@@ -396,9 +402,9 @@ class _DaskPool(Pool):
 
     def _lost(self) -> tuple[type[Exception], ...]:
         from distributed import KilledWorker
-        from distributed.scheduler import NoValidWorkerError
+        from distributed.scheduler import NoWorkerError
 
-        return (KilledWorker, NoValidWorkerError, TimeoutError)
+        return (KilledWorker, NoWorkerError, TimeoutError)
 
 
 class _RayPool(Pool):
