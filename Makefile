@@ -10,7 +10,8 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist workst
 
 # every page under reports/, and what the strategies are, in the order in which one needs another
 REPORTS := numbers embedders ablations gate learned strategies abstention comparators expansion \
-	multi-topic domains coverage regret gate-intervals questions overlap memory memory-stores memory-contexts assembly codebase
+	multi-topic domains coverage regret gate-intervals questions overlap memory memory-stores memory-contexts assembly codebase \
+	scale
 
 .PHONY: demo test test-rest test-all versions lint schemas codes kinds notebooks chart bench reports pages $(REPORTS) clean
 
@@ -134,6 +135,9 @@ assembly: $(VENV)/.test  ## reports/assembly.md: which files and messages a thre
 codebase: $(VENV)/.test  ## reports/codebase.md: which files and definitions the changes of repositories took, and who finds them
 	$(BIN)/python experiments/codebase/measure.py $(REPOSITORIES) \
 		$(if $(FIRST_TABLE),--first-table $(FIRST_TABLE)) $(if $(AIDER),--aider $(AIDER))
+
+scale: $(VENV)/.test  ## reports/scale.md: seconds and memory up to a million items, by processes and clusters, and a plan for more
+	$(BIN)/python experiments/scale/measure.py
 
 memory-contexts: $(VENV)/.demo  ## reports/memory-contexts.md: how many memories, which template, budget and relationships
 	$(BIN)/python experiments/memory/contexts.py

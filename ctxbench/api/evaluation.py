@@ -13,13 +13,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from html import escape
 from pathlib import Path
-from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ctxbench.api.inputs import Data, make_frame, opened, runs_of
-from ctxbench.api.plots import Style, draw_grid, new_axes, styled
+from ctxbench.api.plots import TuningPlots
 from ctxbench.api.results import Results
 from ctxbench.api.selectors import (
     EmbedderGiven,
@@ -32,7 +29,7 @@ from ctxbench.api.selectors import (
 )
 from ctxbench.datasets.dataset import TREC
 from ctxbench.evaluation import runner
-from ctxbench.evaluation.experiment import DEFAULT_METRICS, Experiment, read_groups
+from ctxbench.evaluation.experiment import DEFAULT_METRICS, Experiment, read_groups, versions
 from ctxbench.evaluation.inputs import Prepared, datasets_of_run, open_experiment, prepare
 from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.evaluation.run_folder import RunFolder
@@ -46,26 +43,25 @@ from ctxbench.io.errors import (
     check_known,
     raise_first,
 )
+from ctxbench.io.workers import OptionalPool, Workers
 from ctxbench.model.strategies import Step
 from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.report import tuning_document
-from ctxbench.report.charts import compact, ink, lines, mark_numbers
-from ctxbench.report.tuning_tables import advice, all_advice, console_table, setting_text
-from ctxbench.report.wording import axis_title
+from ctxbench.report.charts import compact
+from ctxbench.report.tuning_tables import advice, all_advice, console_table
 from ctxbench.selectors.external import External, FileSelector
 from ctxbench.selectors.selector import EXTERNAL_KINDS, ExternalRun
 from ctxbench.tuning.domains import definition_of
 from ctxbench.tuning.inputs import TuningInputs, open_tuning
 from ctxbench.tuning.policy import SET_METRICS, SelectorEntry, policies_of
 from ctxbench.tuning.preset_files import write_presets_of
-from ctxbench.tuning.results import DatasetTuning, PolicyOutcome, Trace, Tuning
+from ctxbench.tuning.results import DatasetTuning, PolicyOutcome, Tuning
 from ctxbench.tuning.setting_lines import tried_parameter
 from ctxbench.tuning.tunables import Tunable
 from ctxbench.tuning.tuner import tune as run_tuning
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.axes import Axes
 
 
 def evaluate(
@@ -82,6 +78,9 @@ def evaluate(
     counter: str = "o200k",
     seed: int = 0,
     out: str | Path | None = None,
+    jobs: int | None = None,
+    on: str = "",
+    store: str = "",
     progress: bool | ProgressListener = True,
 ) -> Results:
     """Ask selectors about every query of one or several datasets, and measure what they offer.
@@ -111,6 +110,11 @@ def evaluate(
         seed: of the resampling in statistics, and of the sample.
         out: the run folder. The next call continues it, and `ctxbench report` shows it unless a dataset is in memory
             only. None = a temporary folder that is deleted with the results.
+        jobs: how many processes answer; None = as many as have work for two seconds each, 1 = this one. A function, or
+            an object, is copied to them as it is, so it must not count on calls that came before. What cannot be
+            copied, or uses an embedder that was given in Python, is asked in this process. The results are the same.
+        on: a cluster that answers, as `--on` of `ctxbench run`; empty = this machine.
+        store: a folder or URL that all workers see; empty = they get what they need from this process.
         progress: True = a bar with rate and time left, on a terminal and in a notebook, where it takes longer than a
             second; False = none; or a function, called with (text, done, total): `text` names what is at work (dataset
             and selector, or `embedding texts`), which has `done` of `total` answers or texts.
@@ -157,17 +161,25 @@ def evaluate(
         sample=sample,
     )
     prepared = prepare(experiment, notify=nothing_said, opening=lambda name, **_: datasets[name])
-    return _results(prepared, out, progress)
+    return _results(prepared, out, progress, Workers(jobs=jobs, on=on, store=store))
 
 
-def run(experiment: str | Path, *, out: str | Path | None = None, progress: bool | ProgressListener = True) -> Results:
+def run(
+    experiment: str | Path,
+    *,
+    out: str | Path | None = None,
+    jobs: int | None = None,
+    on: str = "",
+    store: str = "",
+    progress: bool | ProgressListener = True,
+) -> Results:
     r"""Run an experiment in YAML, as the command `ctxbench run` does.
 
     Args:
         experiment: the file.
         out: the run folder. A finished run is read, and an interrupted one is continued. None = a temporary folder that
             is deleted with the results.
-        progress: as for `evaluate`.
+        jobs, on, store, progress: as for `evaluate`.
 
     Returns:
         The results; in a notebook they show themselves as a table.
@@ -182,7 +194,7 @@ def run(experiment: str | Path, *, out: str | Path | None = None, progress: bool
         >>> ctxbench.run(file).to_frame()["completeness"].round(2).tolist()
         [0.62]
     """
-    return _results(open_experiment(Path(experiment)), out, progress)
+    return _results(open_experiment(Path(experiment)), out, progress, Workers(jobs=jobs, on=on, store=store))
 
 
 def open(folder: str | Path, *, datasets: Data | str | Path | Sequence[Data | str | Path] = ()) -> Results:  # noqa: A001
@@ -214,12 +226,14 @@ def open(folder: str | Path, *, datasets: Data | str | Path | Sequence[Data | st
     return Results(path, {name: dataset.measured() for name, dataset in result.asked.items()}, result.opened)
 
 
-def _results(prepared: Prepared, out: str | Path | None, progress: bool | ProgressListener) -> Results:
+def _results(
+    prepared: Prepared, out: str | Path | None, progress: bool | ProgressListener, workers: Workers
+) -> Results:
     """Run a checked experiment; the folder is deleted with the results if `out` is None."""
     folder = Path(tempfile.mkdtemp(prefix="ctxbench"), "run") if out is None else Path(out)
     try:
         with progress_listener(progress) as listener:
-            runner.run(prepared, folder, progress=listener)
+            runner.run(prepared, folder, progress=listener, workers=workers)
         results = Results(
             folder, {name: dataset.measured() for name, dataset in prepared.datasets.items()}, prepared.opened
         )
@@ -230,152 +244,6 @@ def _results(prepared: Prepared, out: str | Path | None, progress: bool | Progre
     if out is None:
         weakref.finalize(results, shutil.rmtree, folder.parent, ignore_errors=True)
     return results
-
-
-class TuningPlots:
-    """Plots of what tuning found on one dataset; each returns the Axes that it drew on.
-
-    `ax`, `style` and the names and titles of axes are those of `Results.plot`.
-    """
-
-    def __init__(self, tuning: DatasetTuning) -> None:
-        """Take what was found."""
-        self._tuning = tuning
-
-    def front(self, x: str = "tokens", y: str = "completeness", *, ax: Axes | None = None, style: Style = None) -> Axes:
-        """The best settings of every selector, its first 1, 2, 3, ... items, and what was compared.
-
-        A band is the 95% interval of each mean, on the queries that decide. A mark on the lower line is no better than
-        a fixed number of items. The best settings are those by completeness and tokens, and drawn over these axes
-        alone. Of points that lie close together some are drawn; `Tuned.front` has all.
-
-        Args:
-            x, y: metrics.
-            ax: where to draw; None = a new figure.
-            style: of matplotlib, by name or as a dict of settings.
-
-        Raises:
-            UnknownNameError: tuning did not measure such a metric.
-        """
-        for trace in self._tuning.traces:
-            check_all_known("metric", (x, y), trace.means)
-        drawn = tuning_document.named_lines(self._tuning.traces)
-        panel = tuning_document.trade_panel(self._tuning, drawn, parse_metric(x), parse_metric(y))
-        if panel is None:
-            raise ParameterError(f"neither a line nor a contender has both {x} and {y}")
-        options: dict[str, Any] = {"frameon": False, "loc": "lower right", "fontsize": "small"}
-        with styled(style):
-            axes = ax or new_axes(1)[0]
-            axes.set_title(self._tuning.dataset, parse_math=False)
-            legend = lines(axes, panel)
-            for text in axes.legend(legend.values(), legend, **options).get_texts():
-                text.set_parse_math(False)
-        return axes
-
-    def within(self, tokens: float, *, ax: Axes | None = None, style: Style = None) -> Axes:
-        """The base's most complete setting for at most so many prompt tokens, on the line of all its best settings.
-
-        The band is the 95% interval of each mean, on the queries that decide. The title has the values of the setting.
-
-        Args:
-            tokens: the limit; where every setting costs more, none is marked.
-            ax: where to draw; None = a new figure.
-            style: of matplotlib, by name or as a dict of settings.
-
-        Raises:
-            ParameterError: there is no line, as for `together`.
-        """
-        trace = self._line
-        xs, ys = trace.means["tokens"], trace.means["completeness"]
-        with styled(style):
-            axes = ax or new_axes(1)[0]
-            axes.plot(xs, ys)
-            axes.fill_between(xs, trace.low["completeness"], trace.high["completeness"], alpha=0.15, linewidth=0)
-            axes.axvline(tokens, color=ink(axes), linewidth=0.8, linestyle=":")
-            mark_numbers(axes.xaxis)
-            mark_numbers(axes.yaxis, percent=True)
-            axes.set(xlabel=axis_title(parse_metric("tokens")), ylabel=axis_title(parse_metric("completeness")))
-            if (affordable := np.flatnonzero(xs <= tokens)).size:
-                best = affordable[np.argmax(ys[affordable])]
-                axes.plot(xs[best], ys[best], marker="o", color=ink(axes))
-                values = {
-                    name: f"{value:.3g}" if isinstance(value, float) else value
-                    for name, value in trace.settings[best].items()
-                }
-                title = Message("api.within", complete=100 * ys[best], tokens=xs[best], values=setting_text(values))
-                axes.set_title(fill(title, 70), fontsize="medium")
-        return axes
-
-    def slider(self, *, style: Style = None) -> None:
-        """Show `within` with a slider for the tokens; without ipywidgets, at the middle of its range.
-
-        The only one that returns nothing, as each step of the slider draws anew.
-
-        Args:
-            style: of matplotlib, by name or as a dict of settings.
-
-        Raises:
-            ParameterError: there is no line, as for `together`.
-        """
-        tokens = np.unique(np.ceil(self._line.means["tokens"]).astype(int)).tolist()  # `within` takes the last
-
-        def draw(tokens: int) -> None:
-            self.within(tokens, style=style)
-
-        try:
-            from ipywidgets import SelectionSlider, interact
-        except ImportError:
-            draw(tokens[len(tokens) // 2])
-        else:
-            interact(draw, tokens=SelectionSlider(options=tokens, value=tokens[len(tokens) // 2]))
-
-    @property
-    def _line(self) -> Trace:
-        """The best settings of the base; `together` has no lines."""
-        raise_first((not self._tuning.traces, Message("api.no-line", dataset=self._tuning.dataset)))
-        return self._tuning.traces[0]
-
-    def heat_map(
-        self,
-        x: str,
-        y: str,
-        *,
-        metric: str = "completeness",
-        policy: str | None = None,
-        ax: Axes | None = None,
-        style: Style = None,
-    ) -> Axes:
-        """A metric over two parameters, all others as recommended; the recommended setting is framed.
-
-        Args:
-            x, y: parameters.
-            metric: `completeness` or `tokens`.
-            policy: whose recommendation it is around; None = the first that recommends anything.
-            ax: where to draw; None = a new figure.
-            style: of matplotlib, by name or as a dict of settings.
-
-        Raises:
-            UnknownNameError: there is no such policy or metric.
-            ParameterError: nothing is recommended, or there is no map over these two.
-        """
-        outcomes = {outcome.policy.name: outcome for outcome in self._tuning.outcomes}
-        if policy is not None and policy not in outcomes:
-            raise UnknownNameError("policy", policy, outcomes)
-        with_maps = [outcome for name, outcome in outcomes.items() if outcome.heat_maps and policy in (None, name)]
-        raise_first((not with_maps, Message("api.no-map")))
-        heat_maps = {frozenset((grid.x, grid.y)): grid for grid in with_maps[0].heat_maps}
-        if (heat := heat_maps.get(frozenset((x, y)))) is None or x == y:
-            pairs = [f"{grid.x} and {grid.y}" for grid in with_maps[0].heat_maps]
-            raise ParameterError(f"there is no map over {x} and {y}; there are maps over {'; '.join(pairs)}")
-        check_known("metric", metric, heat.means)
-        means = {name: values.T for name, values in heat.means.items()}
-        turned = replace(heat, x=heat.y, y=heat.x, xs=heat.ys, ys=heat.xs, means=means)
-        limit = max(len(heat.xs), len(heat.ys))
-        chart = tuning_document.cells(heat if heat.x == x else turned, metric, with_maps[0].chosen, limit=limit)
-        with styled(style):
-            axes = ax or new_axes(1)[0]
-            draw_grid(axes, chart, metric)
-        return axes
 
 
 NORMAL = "normal"
@@ -582,6 +450,9 @@ def tune(
     seed: int = 0,
     together: bool = False,
     shipped: bool = True,
+    jobs: int | None = None,
+    on: str = "",
+    store: str = "",
     progress: bool | ProgressListener = True,
     **constraints: float | str,
 ) -> Tuned:
@@ -609,6 +480,7 @@ def tune(
         seed: of random search, resampling and the sample.
         together: whether one setting for all datasets is looked for, too: of the cuts, at the defaults of all else.
         shipped: whether shipped presets compete: one that is better than every setting of the selectors is recommended.
+        jobs, on, store: as for `evaluate`; they sweep settings, and never call a function of yours.
         progress: as for `evaluate`, by dataset, selector and settings.
         **constraints: by metric, what must be reached (`completeness=0.9`) or kept below (`tokens=4000`); a text
             compares: `completeness="0.98 of base"` (times what the base has), `"0.75 of reachable"`.
@@ -672,7 +544,8 @@ def tune(
     digest = hashlib.sha256(json.dumps(fields, sort_keys=True, default=str).encode()).hexdigest()
     file = policies_of(fields, name="tune", digest=digest)
     raise_first((any(entry.fit for entry in file.selectors), Message("api.fit-own")))
-    with progress_listener(progress) as listener:
+    workers = Workers(jobs=jobs, on=on, store=store)
+    with progress_listener(progress) as listener, OptionalPool(workers, versions) as pool:
         ready = open_tuning(
             file,
             list(several),
@@ -680,7 +553,7 @@ def tune(
             progress=partial(listener, "embedding texts"),
             selectors=tunables,
         )
-        return Tuned(run_tuning(ready, command="ctxbench.tune(...)", progress=listener), ready)
+        return Tuned(run_tuning(ready, command="ctxbench.tune(...)", progress=listener, pool=pool), ready)
 
 
 _PIPELINE_KEYS = ("analyse", "retrieve", "refine", "format")

@@ -1,4 +1,4 @@
-"""Plots of results, and the items that selectors confuse."""
+"""Plots of results and of tuning, and the items that selectors confuse."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from textwrap import fill
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -16,16 +17,17 @@ from ctxbench.evaluation.answers import Part
 from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.evaluation.run_folder import HEADLINE, DatasetSummary, RunSummary
 from ctxbench.evaluation.statistics import Comparison, correct
-from ctxbench.io.errors import Message, ParameterError, check_all_known, check_known, raise_first
+from ctxbench.io.errors import Message, ParameterError, UnknownNameError, check_all_known, check_known, raise_first
 from ctxbench.model.arrays import FloatArray, Grade, IntArray
 from ctxbench.model.candidates import Origin
-from ctxbench.report import run_charts, wording
-from ctxbench.report.charts import HeatMap, colours, heat_map, mark_numbers
+from ctxbench.report import document, run_charts, tuning_document
+from ctxbench.report.charts import HeatMap, colours, heat_map, ink, lines, mark_numbers
 from ctxbench.report.run_tables import selector_titles
 from ctxbench.report.scores import LabelCodes, ScoreGroup, score_groups
 from ctxbench.report.tuning_document import cells as grid_cells
+from ctxbench.report.tuning_tables import setting_text
 from ctxbench.selectors.selector import Value
-from ctxbench.tuning.results import MeanGrid
+from ctxbench.tuning.results import DatasetTuning, MeanGrid, Trace
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -490,7 +492,7 @@ def _grid(
 def draw_grid(ax: Axes, chart: HeatMap, metric: str) -> None:
     """A heat map of a metric with a scale of colours beside it."""
     scale = ax.figure.colorbar(heat_map(ax, chart), ax=ax)
-    mark_numbers(scale.ax.yaxis, percent=wording.unit(parse_metric(metric)) == "%")
+    mark_numbers(scale.ax.yaxis, percent=document.unit(parse_metric(metric)) == "%")
 
 
 def _shares(ax: Axes, table: Confusion) -> None:
@@ -529,7 +531,7 @@ def _on(
         axes = new_axes(len(drawn), width, height) if ax is None else [ax]
         for panel, (name, draw) in zip(axes, drawn.items(), strict=True):
             draw(panel)
-            panel.set_title(wording.named(titles[name]), parse_math=False)
+            panel.set_title(document.named(titles[name]), parse_math=False)
     if ax is not None or len(drawn) == 1:
         return axes[0]
     return np.array(axes, dtype=object)
@@ -570,3 +572,152 @@ def new_axes(n: int, width: float | None = None, height: float | None = None) ->
     for spare in axes[n:]:
         spare.remove()
     return axes[:n]
+
+
+class TuningPlots:
+    """Plots of what tuning found on one dataset; each returns the Axes that it drew on.
+
+    `ax`, `style` and the names and titles of axes are those of `Results.plot`.
+    """
+
+    def __init__(self, tuning: DatasetTuning) -> None:
+        """Take what was found."""
+        self._tuning = tuning
+
+    def front(self, x: str = "tokens", y: str = "completeness", *, ax: Axes | None = None, style: Style = None) -> Axes:
+        """The best settings of every selector, its first 1, 2, 3, ... items, and what was compared.
+
+        A band is the 95% interval of each mean, on the queries that decide. A mark on the lower line is no better than
+        a fixed number of items. The best settings are those by completeness and tokens, and drawn over these axes
+        alone. Of points that lie close together some are drawn; `Tuned.front` has all.
+
+        Args:
+            x, y: metrics.
+            ax: where to draw; None = a new figure.
+            style: of matplotlib, by name or as a dict of settings.
+
+        Raises:
+            UnknownNameError: tuning did not measure such a metric.
+        """
+        for trace in self._tuning.traces:
+            check_all_known("metric", (x, y), trace.means)
+        drawn = tuning_document.named_lines(self._tuning.traces)
+        panel = tuning_document.trade_panel(self._tuning, drawn, parse_metric(x), parse_metric(y))
+        if panel is None:
+            raise ParameterError(f"neither a line nor a contender has both {x} and {y}")
+        options: dict[str, Any] = {"frameon": False, "loc": "lower right", "fontsize": "small"}
+        with styled(style):
+            axes = ax or new_axes(1)[0]
+            axes.set_title(self._tuning.dataset, parse_math=False)
+            legend = lines(axes, panel)
+            for text in axes.legend(legend.values(), legend, **options).get_texts():
+                text.set_parse_math(False)
+        return axes
+
+    def within(self, tokens: float, *, ax: Axes | None = None, style: Style = None) -> Axes:
+        """The base's most complete setting for at most so many prompt tokens, on the line of all its best settings.
+
+        The band is the 95% interval of each mean, on the queries that decide. The title has the values of the setting.
+
+        Args:
+            tokens: the limit; where every setting costs more, none is marked.
+            ax: where to draw; None = a new figure.
+            style: of matplotlib, by name or as a dict of settings.
+
+        Raises:
+            ParameterError: there is no line, as for `together`.
+        """
+        trace = self._line
+        xs, ys = trace.means["tokens"], trace.means["completeness"]
+        with styled(style):
+            axes = ax or new_axes(1)[0]
+            axes.plot(xs, ys)
+            axes.fill_between(xs, trace.low["completeness"], trace.high["completeness"], alpha=0.15, linewidth=0)
+            axes.axvline(tokens, color=ink(axes), linewidth=0.8, linestyle=":")
+            mark_numbers(axes.xaxis)
+            mark_numbers(axes.yaxis, percent=True)
+            axes.set(
+                xlabel=document.axis_title(parse_metric("tokens")),
+                ylabel=document.axis_title(parse_metric("completeness")),
+            )
+            if (affordable := np.flatnonzero(xs <= tokens)).size:
+                best = affordable[np.argmax(ys[affordable])]
+                axes.plot(xs[best], ys[best], marker="o", color=ink(axes))
+                values = {
+                    name: f"{value:.3g}" if isinstance(value, float) else value
+                    for name, value in trace.settings[best].items()
+                }
+                title = Message("api.within", complete=100 * ys[best], tokens=xs[best], values=setting_text(values))
+                axes.set_title(fill(title, 70), fontsize="medium")
+        return axes
+
+    def slider(self, *, style: Style = None) -> None:
+        """Show `within` with a slider for the tokens; without ipywidgets, at the middle of its range.
+
+        The only one that returns nothing, as each step of the slider draws anew.
+
+        Args:
+            style: of matplotlib, by name or as a dict of settings.
+
+        Raises:
+            ParameterError: there is no line, as for `together`.
+        """
+        tokens = np.unique(np.ceil(self._line.means["tokens"]).astype(int)).tolist()  # `within` takes the last
+
+        def draw(tokens: int) -> None:
+            self.within(tokens, style=style)
+
+        try:
+            from ipywidgets import SelectionSlider, interact
+        except ImportError:
+            draw(tokens[len(tokens) // 2])
+        else:
+            interact(draw, tokens=SelectionSlider(options=tokens, value=tokens[len(tokens) // 2]))
+
+    @property
+    def _line(self) -> Trace:
+        """The best settings of the base; `together` has no lines."""
+        raise_first((not self._tuning.traces, Message("api.no-line", dataset=self._tuning.dataset)))
+        return self._tuning.traces[0]
+
+    def heat_map(
+        self,
+        x: str,
+        y: str,
+        *,
+        metric: str = "completeness",
+        policy: str | None = None,
+        ax: Axes | None = None,
+        style: Style = None,
+    ) -> Axes:
+        """A metric over two parameters, all others as recommended; the recommended setting is framed.
+
+        Args:
+            x, y: parameters.
+            metric: `completeness` or `tokens`.
+            policy: whose recommendation it is around; None = the first that recommends anything.
+            ax: where to draw; None = a new figure.
+            style: of matplotlib, by name or as a dict of settings.
+
+        Raises:
+            UnknownNameError: there is no such policy or metric.
+            ParameterError: nothing is recommended, or there is no map over these two.
+        """
+        outcomes = {outcome.policy.name: outcome for outcome in self._tuning.outcomes}
+        if policy is not None and policy not in outcomes:
+            raise UnknownNameError("policy", policy, outcomes)
+        with_maps = [outcome for name, outcome in outcomes.items() if outcome.heat_maps and policy in (None, name)]
+        raise_first((not with_maps, Message("api.no-map")))
+        heat_maps = {frozenset((grid.x, grid.y)): grid for grid in with_maps[0].heat_maps}
+        if (heat := heat_maps.get(frozenset((x, y)))) is None or x == y:
+            pairs = [f"{grid.x} and {grid.y}" for grid in with_maps[0].heat_maps]
+            raise ParameterError(f"there is no map over {x} and {y}; there are maps over {'; '.join(pairs)}")
+        check_known("metric", metric, heat.means)
+        means = {name: values.T for name, values in heat.means.items()}
+        turned = replace(heat, x=heat.y, y=heat.x, xs=heat.ys, ys=heat.xs, means=means)
+        limit = max(len(heat.xs), len(heat.ys))
+        chart = grid_cells(heat if heat.x == x else turned, metric, with_maps[0].chosen, limit=limit)
+        with styled(style):
+            axes = ax or new_axes(1)[0]
+            draw_grid(axes, chart, metric)
+        return axes

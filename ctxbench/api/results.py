@@ -140,7 +140,8 @@ class Results:
                 extreme). Each p is Holm-corrected over all comparisons of the frame: selectors, metrics and datasets.
 
         Returns:
-            Columns: `errors` (queries that failed), `queries`, then metrics; NaN where one does not apply.
+            Columns: `errors` (queries that failed), `queries`, `index_recall@20` where a selector has an approximate
+            index, then metrics; NaN where one does not apply.
             `forbidden_offered` is there wherever a dataset has forbidden items, also if it was not named.
 
         Example:
@@ -156,7 +157,7 @@ class Results:
             for selector in dataset.selectors
         }
         frame = pd.DataFrame(rows.values(), index=pd.MultiIndex.from_tuples(rows, names=["dataset", "selector"]))
-        return frame if len(self.summary.datasets) > 1 else frame.droplevel("dataset")
+        return self._with_recall(frame if len(self.summary.datasets) > 1 else frame.droplevel("dataset"))
 
     def per_query(self) -> pd.DataFrame:
         """Every metric by query, one row per dataset, selector and query; NaN where it does not apply to the query.
@@ -184,7 +185,14 @@ class Results:
             )
             for part in parts
         ]
-        return pd.concat(frames, ignore_index=True)
+        return self._with_recall(pd.concat(frames, ignore_index=True))
+
+    def _with_recall(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """A frame of figures, with the recall of approximate indexes by selector and dataset in its attributes."""
+        selectors = self.summary.manifest["selectors"].items()
+        if recalls := {name: about["index_recall"] for name, about in selectors if about.get("index_recall")}:
+            frame.attrs["index_recall"] = recalls
+        return frame
 
     def to_run(self, selector: str, dataset: str | None = None) -> pd.DataFrame:
         """The ranking of a selector as ir_measures takes it; metrics such as nDCG@10 are computed from it.
@@ -346,7 +354,7 @@ class Results:
             }
             for (dataset, compared, to, name), comparison in correct(uncorrected).items()
         ]
-        return make_frame(rows)
+        return self._with_recall(make_frame(rows))
 
     def explain(self, query: str, selector: str, *, dataset: str | None = None) -> pd.DataFrame:
         """Every candidate of a query: what was offered, and by which rule the others stayed out.
@@ -513,6 +521,8 @@ class Results:
     def _figures(self, dataset: DatasetSummary, selector: SelectorSummary, *, intervals: bool) -> dict[str, float]:
         """The row of a selector; NaN where a metric is not available."""
         row: dict[str, float] = {"errors": selector.errors, "queries": selector.queries}
+        if recall := selector.notes.get("index_recall"):
+            row[f"index_recall@{recall['k']}"] = recall["value"]
         for name in map(str, self.summary.metrics(dataset)):
             estimate = selector.estimates.get(name)
             row[name] = math.nan if estimate is None else estimate.value

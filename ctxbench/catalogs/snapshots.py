@@ -7,6 +7,7 @@ Names are stored as they are, so a key in a name can only be reported.
 from __future__ import annotations
 
 import os
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -24,7 +25,7 @@ from ctxbench.io.errors import Fault, InputError, Message, ParameterError, Stora
 from ctxbench.io.files import atomic_folder, cache_dir, folder_fault, recover_folder, suggest_file
 from ctxbench.io.redaction import KNOWN_KEYS, Redactor, known_keys, masked, shortened
 from ctxbench.io.rows import Row, read_text_value
-from ctxbench.model.items import Catalog, Item, ItemKey, Link, read_key
+from ctxbench.model.items import Catalog, Item, ItemKey, ItemsByKey, Link, read_key
 
 CORPUS = "corpus.jsonl"
 
@@ -95,7 +96,7 @@ def read_catalog(name_or_path: str | Path) -> Catalog:
     """
     path = corpus_path(Path(name_or_path))
     faults: list[Fault] = []
-    items = [item for _, item in read_items(path, faults) if item is not None]
+    items, _ = read_items(path, faults)
     if faults:
         raise InputError(faults)
     return Catalog(items)
@@ -134,8 +135,8 @@ def _is_cached(folder: Path) -> bool:
     return any(Path(real(folder)).is_relative_to(real(cache_folder)) for real in (os.path.abspath, os.path.realpath))
 
 
-def read_items(path: Path, faults: list[Fault]) -> list[tuple[int, Item | None]]:
-    """Read the items of a corpus file with their 1-based lines; None where a line's item cannot be read.
+def read_items(path: Path, faults: list[Fault]) -> tuple[list[Item], bool]:
+    """Read the items of a corpus file, in order, and whether the item of every line could be read.
 
     An empty file, a malformed line, a wrong field and an identity that occurs twice are added to `faults`, in order
     of lines.
@@ -145,27 +146,28 @@ def read_items(path: Path, faults: list[Fault]) -> list[tuple[int, Item | None]]
     """
     wrong: list[Fault] = []
     unreadable: list[Fault] = []
-    first: dict[ItemKey, int] = {}
-    items: list[tuple[int, Item | None]] = []
+    items: list[Item] = []
+    lines = array("q")  # of the items; a catalog may have millions
+    n_rows = 0
     for line, data in iter_jsonl(path, unreadable):
-        item = read_item(Row(data, wrong, path, line))
-        items.append((line, item))
-        if item is not None and item.key in first:
-            message = Message("catalogs.item-repeated", item=item.id, line=first[item.key])
-            wrong.append(Fault(message, path, line))
-        elif item is not None:
-            first[item.key] = line
-    items += [(fault.line, None) for fault in unreadable]
-    if all(item is not None for _, item in items):  # else the target of a link may be in the unreadable row
-        for line, item in items:
-            for link in item.links if item is not None else ():
-                if item is not None and link.item not in first:
+        n_rows += 1
+        if (item := read_item(Row(data, wrong, path, line))) is not None:
+            items.append(item)
+            lines.append(line)
+    by_key, complete = ItemsByKey(items), len(items) == n_rows and not unreadable
+    for first, second in by_key.repeats:
+        message = Message("catalogs.item-repeated", item=items[second].id, line=lines[first])
+        wrong.append(Fault(message, path, lines[second]))
+    if complete:  # else the target of a link may be in the unreadable row
+        for line, item in zip(lines, items, strict=True):
+            for link in item.links:
+                if link.item not in by_key:
                     message = Message("catalogs.link-missing", item=item.id, type=link.type, target=link.item.id)
                     wrong.append(Fault(message, path, line))
-    if not items:
+    if not n_rows and not unreadable:
         wrong.append(Fault(Message("catalogs.corpus-empty"), path))
     faults += sorted([*wrong, *unreadable], key=lambda fault: fault.line)
-    return items
+    return items, complete and bool(items)
 
 
 def corpus_rows(catalog: Iterable[Item]) -> Iterator[dict[str, Any]]:
@@ -201,18 +203,19 @@ def read_item(row: Row) -> Item | None:
         return None
     if key.id != data["_id"]:
         row.fault(Message("catalogs.item-id", got=data["_id"], expected=key.id))
-    for name, expected in key._asdict().items():
+    identity = key._asdict()
+    for name, expected in identity.items():
         if data.get(name, expected or "") != (expected or ""):
             about = {"field": name, "got": data[name], "id": data["_id"], "expected": expected}
             row.fault(Message("catalogs.item-field", **about))
-    fields = {name: value for name, value in data.items() if name not in ("_id", "links", *key._fields)}
+    fields = {name: value for name, value in data.items() if name not in ("_id", "links", *identity)}
     if fields.get("title") == key.name:
         fields["title"] = ""
     if key.type == "tool":
         fields["text"] = ""  # a copy of its description, which may be out of date
     try:
-        links = row.read_list("links", _link, expected='{"type": text, "item": item id}')
-        return Item(**key._asdict(), **fields, links=links)
+        links = row.read_list("links", _link, expected='{"type": text, "item": item id}') if "links" in data else ()
+        return Item(**identity, **fields, links=links)
     except ParameterError as error:
         row.fault(str(error))
         return None

@@ -20,10 +20,13 @@ from ctxbench.cli.common import (
     CsvFile,
     EmbedderName,
     Group,
+    Jobs,
     JsonFlag,
     MarkdownFile,
     MaxFiles,
+    On,
     OptionalCatalogName,
+    Store,
     TokenCounter,
     lazy_group,
     without_keys,
@@ -83,6 +86,9 @@ def run_command(
         bool,
         typer.Option("--fresh", help="Ask every selector again; do not reuse stored answers. Vectors are reused."),
     ] = False,
+    jobs: Jobs = None,
+    on: On = "",
+    store: Store = "",
     json_: JsonFlag = False,
 ) -> None:
     """Measure selectors on datasets.
@@ -98,6 +104,7 @@ def run_command(
     ctxbench run experiments/presets.yaml
     """
     from ctxbench.cli.run import ReportTargets, run_experiment
+    from ctxbench.io.workers import Workers
 
     run_experiment(
         experiment,
@@ -105,6 +112,7 @@ def run_command(
         selectors=selectors or [],
         limit=limit,
         fresh=fresh,
+        workers=Workers(jobs=jobs, on=on, store=store),
         targets=ReportTargets(markdown=markdown, csv=csv, json=json_),
     )
 
@@ -122,6 +130,9 @@ def score(
     out: Annotated[Path | None, typer.Option(help="Keep the run in this folder, with its HTML report.")] = None,
     tokens: TokenCounter = "o200k",
     csv: CsvFile = None,
+    jobs: Jobs = None,
+    on: On = "",
+    store: Store = "",
     json_: JsonFlag = False,
 ) -> None:
     """Score a file of your own selector's answers.
@@ -134,6 +145,7 @@ def score(
     ctxbench score answers.jsonl -d bfcl-simple --compare-to semantic/normal
     """
     from ctxbench.cli.run import ReportTargets, score_answers
+    from ctxbench.io.workers import Workers
 
     score_answers(
         answers,
@@ -141,6 +153,7 @@ def score(
         selectors=selectors or [],
         out=out,
         tokens=tokens,
+        workers=Workers(jobs=jobs, on=on, store=store),
         targets=ReportTargets(csv=csv, json=json_),
     )
 
@@ -280,6 +293,9 @@ def tune(
             help="Leave texts of requests out of the reports. The file of a fitted selector still holds them.",
         ),
     ] = False,
+    jobs: Jobs = None,
+    on: On = "",
+    store: Store = "",
     json_: JsonFlag = False,
 ) -> None:
     """Find better presets for your data.
@@ -296,13 +312,16 @@ def tune(
     ctxbench tune bfcl-simple --policy experiments/tuning/presets.yaml
     """
     from ctxbench.cli.tune import checked_budget, tune_presets, tune_to_budget
+    from ctxbench.io.workers import Workers
 
-    options = {"--markdown": markdown is not None, "--no-text": no_text}
+    workers = Workers(jobs=jobs, on=on, store=store)
+    options = {"--markdown": markdown is not None, "--no-text": no_text, "--jobs": jobs is not None}
+    options |= {"--on": bool(on), "--store": bool(store)}
     budget = checked_budget(datasets, policy, unlabelled, tokens, selector, out, options=options)
     if budget is not None:
         tune_to_budget(budget, as_json=json_)
     elif policy is not None:
-        tune_presets(datasets, policy, out=out, markdown=markdown, texts=not no_text, as_json=json_)
+        tune_presets(datasets, policy, workers, out=out, markdown=markdown, texts=not no_text, as_json=json_)
 
 
 @app.command(cls=Command)
@@ -632,7 +651,6 @@ def latency(
     For example:
 
     ctxbench latency semantic/spec learned/normal --catalog workbench
-    ctxbench latency semantic/spec --catalog workbench --grow --chart growth.svg
     """
     from ctxbench.cli.run import measure_growth, measure_latency
 

@@ -112,6 +112,30 @@ def lazy_group(module: str, app_name: str) -> type[Group]:
     return Lazy
 
 
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        help="Use N processes. Default: as many as have work for 2 seconds each. The results are the same.", min=1
+    ),
+]
+On = Annotated[
+    str,
+    typer.Option(
+        help=(
+            "Use the workers of a cluster, dask://HOST:PORT or ray://HOST:PORT; `dask` or `ray` starts one on this "
+            "machine."
+        )
+    ),
+]
+Store = Annotated[
+    str,
+    typer.Option(
+        help=(
+            "A folder or URL that all workers see, such as s3://bucket/ctxbench, for what they need. Default: they get "
+            "it from this process."
+        )
+    ),
+]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON for a program.")]
 CsvFile = Annotated[Path | None, typer.Option("--csv", help="Also write all figures to this file, as CSV.")]
 MarkdownFile = Annotated[Path | None, typer.Option(help="Also write the report to this file, as Markdown.")]

@@ -41,6 +41,7 @@ from ctxbench.io.errors import (
     raise_first,
 )
 from ctxbench.io.files import cache_dir, temporary_folder, write_atomic
+from ctxbench.io.workers import Workers
 from ctxbench.labelling.overlap import (
     FIRST_FEW,
     VECTORS_THRESHOLD,
@@ -54,7 +55,7 @@ from ctxbench.model.requests import Batch
 from ctxbench.model.resources import EMBEDDER, kind_of
 from ctxbench.report.pages import titles, write_parted
 from ctxbench.report.run_charts import growth_chart, history_chart, history_csv, history_json, history_tables
-from ctxbench.report.run_page import write_report
+from ctxbench.report.run_page import page_tokens, write_report
 from ctxbench.report.run_text import figures_csv, growth_tables, latency_tables, markdown_report, print_summary
 from ctxbench.search.embedders import Vectors, VectorStore, open_embedder, open_vectors
 from ctxbench.search.graph import GraphSpec, made_from, make_graph, read_graph, write_graph
@@ -87,7 +88,14 @@ class ReportTargets:
 
 
 def run_experiment(
-    path: Path, *, out: Path | None, selectors: Sequence[str], limit: int | None, fresh: bool, targets: ReportTargets
+    path: Path,
+    *,
+    out: Path | None,
+    selectors: Sequence[str],
+    limit: int | None,
+    fresh: bool,
+    workers: Workers,
+    targets: ReportTargets,
 ) -> None:
     """Run an experiment or a part of it, print its table, write its page and the other outputs.
 
@@ -97,6 +105,7 @@ def run_experiment(
         selectors: names; empty = all.
         limit: at most so many queries per dataset; None = as the experiment says.
         fresh: compute every answer again.
+        workers: where queries are answered.
         targets: where it is reported.
 
     Raises:
@@ -110,7 +119,7 @@ def run_experiment(
             experiment = _part_of(experiment, selectors, limit)
         prepared = prepare(experiment, faults=faults, notify=bar.say)
     name = f"{experiment.name}-part" if selectors or limit is not None else experiment.name
-    _run(prepared, out or Path("runs") / name, fresh=fresh, targets=targets)
+    _run(prepared, out or Path("runs") / name, workers=workers, fresh=fresh, targets=targets)
 
 
 def _part_of(experiment: Experiment, selectors: Sequence[str], limit: int | None) -> Experiment:
@@ -128,21 +137,28 @@ def _part_of(experiment: Experiment, selectors: Sequence[str], limit: int | None
 
 
 def score_answers(
-    answers: Path, *, dataset: str, selectors: list[str], out: Path | None, tokens: str, targets: ReportTargets
+    answers: Path,
+    *,
+    dataset: str,
+    selectors: list[str],
+    out: Path | None,
+    tokens: str,
+    workers: Workers,
+    targets: ReportTargets,
 ) -> None:
     """Score a file of answers, and shipped selectors to compare with, if any."""
     targets.refuse({"the answers": [answers], **dataset_inputs(dataset), **selector_inputs(*selectors)})
     with progress() as bar:
         prepared = prepare(scoring(answers, dataset=dataset, compare_with=selectors, tokens=tokens), notify=bar.say)
     if out is not None:
-        _run(prepared, out, fresh=False, targets=targets)
+        _run(prepared, out, workers=workers, targets=targets)
         return
     with ExitStack() as end:
         try:
             folder = end.enter_context(temporary_folder(Path(tempfile.gettempdir(), "ctxbench")))
         except OSError as error:
             raise StorageError(f"no temporary folder can be made ({error}); name one with --out") from error
-        _run(prepared, folder, fresh=False, targets=targets, page=False)
+        _run(prepared, folder, workers=workers, targets=targets, page=False)
 
 
 def report_run(path: Path, targets: ReportTargets) -> None:
@@ -161,10 +177,18 @@ def report_run(path: Path, targets: ReportTargets) -> None:
     _report(folder, datasets.asked, open_counter(manifest["tokens"], cache=cache_dir()), targets=targets)
 
 
-def _run(prepared: Prepared, path: Path, *, fresh: bool, targets: ReportTargets, page: bool = True) -> None:
+def _run(
+    prepared: Prepared,
+    path: Path,
+    *,
+    workers: Workers,
+    targets: ReportTargets,
+    fresh: bool = False,
+    page: bool = True,
+) -> None:
     try:
         with progress() as bar:
-            done = runner.run(prepared, path, progress=bar, fresh=fresh)
+            done = runner.run(prepared, path, progress=bar, fresh=fresh, workers=workers)
             for line in _failures(prepared, RunFolder(path), persistent=page):
                 bar.say(line)
             text = f"{done.made} selector run{'' if done.made == 1 else 's'} made, {done.reused} reused"
@@ -257,10 +281,7 @@ def _report(
             say(f"report: {path}", err=True)
     where = None
     if page:
-        tokens = {
-            name: counter.count(dataset.catalog.ids, [item.prompt_text for item in dataset.catalog])
-            for name, dataset in datasets.items()
-        }
+        tokens = {name: page_tokens(folder, name, dataset, counter) for name, dataset in datasets.items()}
         where = write_report(folder, datasets, tokens=tokens, summary=summary)
     try:
         if targets.json:

@@ -19,16 +19,18 @@ from ctxbench.cli.init import EXPERIMENT
 from ctxbench.cli.select import find_catalog
 from ctxbench.datasets.layout import agent_of
 from ctxbench.datasets.lookup import open_dataset
+from ctxbench.evaluation.experiment import versions
 from ctxbench.evaluation.run_folder import comparison_dict, estimate_dict, finite
 from ctxbench.evaluation.statistics import Estimate
 from ctxbench.io.cache import files_in, refuse_outputs, refuse_unwritable
 from ctxbench.io.console import is_plain, progress, say
 from ctxbench.io.errors import InputError, ParameterError, UserError, count, raise_first
 from ctxbench.io.files import cache_dir, read_text
+from ctxbench.io.workers import OptionalPool, Workers
 from ctxbench.model.requests import Batch
 from ctxbench.pipelines.fits import KINDS, LINEAR, PROBABILITY, WEIGHTS, Fit, read_calibrations, write_calibrations
 from ctxbench.pipelines.pipeline import Pipeline
-from ctxbench.report import wording
+from ctxbench.report import document
 from ctxbench.report.pages import refuse_foreign_tables
 from ctxbench.report.tuning_document import write_markdown, write_report
 from ctxbench.report.tuning_tables import advice, console_table
@@ -70,13 +72,21 @@ _OWN_CUT = (
 
 
 def tune_presets(
-    datasets: Sequence[str], policy: Path, *, out: Path | None, markdown: Path | None, texts: bool, as_json: bool
+    datasets: Sequence[str],
+    policy: Path,
+    workers: Workers,
+    *,
+    out: Path | None,
+    markdown: Path | None,
+    texts: bool,
+    as_json: bool,
 ) -> None:
     """Tune, write report and presets, and print what is recommended.
 
     Args:
         datasets: names or folders.
         policy: the policy file.
+        workers: sweep settings and draw figures.
         out: the folder for results; None = one in `runs`, named after the policy file and the dataset.
         markdown: another file for the report as Markdown; None = none.
         texts: whether requests that get worse are shown with their texts, or by their ids alone.
@@ -85,7 +95,7 @@ def tune_presets(
     Raises:
         UserError: a file is faulty, or results cannot be written; unless it is the last, nothing is.
     """
-    with progress() as bar:
+    with OptionalPool(workers, versions) as pool, progress() as bar:
         file = read_policies(policy)
         names = [Path(dataset).resolve().name for dataset in datasets]
         folder = out or Path("runs") / f"tune-{file.name}-{together(names)}"
@@ -99,10 +109,10 @@ def tune_presets(
                 bar.say(f"warning: {all_empty(name, opened.dataset.name)}")
         words = ["ctxbench", "tune", *datasets, "--policy", str(policy), *([] if texts else ["--no-text"])]
         words += [] if markdown is None else ["--markdown", str(markdown)]
-        tuning = tune(ready, command=shlex.join(words), progress=bar)
-    if not texts:
-        tuning = _without_texts(tuning)
-    report = write_report(tuning, folder)
+        tuning = tune(ready, command=shlex.join(words), progress=bar, pool=pool)
+        if not texts:
+            tuning = _without_texts(tuning)
+        report = write_report(tuning, folder, pool)
     pages = [] if markdown is None else write_markdown(tuning, markdown, figures=markdown.stem)
     written = fit_files(file, folder / "presets", [dataset.dataset for dataset in tuning.datasets])
     # last, so that presets never stand without their report
@@ -682,8 +692,8 @@ def next_step_line(step: NextStep, folder: str) -> str:
     if step.gain is None or step.action != "calibrate":
         return f"next: {command}" + (f" (gain not measured: {step.why})" if step.why else "")
     gain = (
-        f"completeness {wording.signed(COMPLETE, step.gain.difference)} points on {step.gain.n:,} held-out requests, "
-        f"{1 - step.gain.alpha:.0%} CI {wording.difference_interval(COMPLETE, step.gain)}"
+        f"completeness {document.signed(COMPLETE, step.gain.difference)} points on {step.gain.n:,} held-out requests, "
+        f"{1 - step.gain.alpha:.0%} CI {document.difference_interval(COMPLETE, step.gain)}"
     )
     if step.tokens is not None:
         gain += f"; {step.tokens.other:,.0f} prompt tokens a request, {step.tokens.base:,.0f} before"

@@ -66,7 +66,7 @@ class Dataset:
     def __post_init__(self) -> None:
         faults = check_contents(
             Contents(
-                items={item.key: item for item in self.catalog},
+                items=self.catalog.by_key,
                 scopes=self.scopes,
                 queries=self.queries,
                 labels=self.labels,
@@ -78,8 +78,7 @@ class Dataset:
             faults.insert(0, Fault(wrong_name))
         raise_faults(faults, subject=f"dataset {self.name}")
         row = {query.id: i for i, query in enumerate(self.queries)}
-        position = {item.key: i for i, item in enumerate(self.catalog)}
-        ordered = sorted(self.labels, key=lambda label: (row[label.query], position[label.item]))
+        ordered = sorted(self.labels, key=lambda label: (row[label.query], self.catalog.position(label.item)))
         object.__setattr__(self, "labels", tuple(ordered))
 
     def __len__(self) -> int:
@@ -202,7 +201,6 @@ class Dataset:
         that are `unlabelled` are not `complete`. Judged as trec_eval does, every relevant item is required, alone.
         """
         unlabelled, trec = set(self.unlabelled), self.judged_as == TREC
-        position = {item.key: i for i, item in enumerate(self.catalog)}
         groups: list[int] = []
         for query in self.queries:
             first: dict[str, int] = {}
@@ -212,7 +210,7 @@ class Dataset:
         gain = np.array([label.grade for label in self.labels], dtype=np.int64)
         return Judgments(
             start=starts([len(self._labels_by_query[query.id]) for query in self.queries]),
-            item=np.array([position[label.item] for label in self.labels], dtype=np.int64),
+            item=np.array([self.catalog.position(label.item) for label in self.labels], dtype=np.int64),
             grade=np.where(gain >= self._least_required, Grade.REQUIRED, gain),
             group=np.array(groups, dtype=np.int64),
             via=np.array([Via[label.via.upper()] for label in self.labels], dtype=np.int64),

@@ -44,7 +44,7 @@ from ctxbench.io.errors import (
 )
 from ctxbench.io.files import atomic_folder, folder_fault, iter_lines, read_bytes, recover_folder, special, write_atomic
 from ctxbench.io.rows import Row
-from ctxbench.model.items import Catalog, Item, ItemKey, read_key
+from ctxbench.model.items import Catalog, Item, ItemKey, ItemsByKey, read_key
 
 _SHOWN_REPEATS = 20  # labels of a file that are reported one by one as occurring twice
 _GRADES = {"0": 0, "1": 1, "2": 2}
@@ -125,9 +125,11 @@ class _FolderReader:
 
     def _add_gone_items(self) -> None:
         """Add removed items that labels or queries name, after the others."""
+        if not (former_ids := self.own_former_ids):
+            return
         lists = [*self.scopes.values(), *(query.request.available or () for query in self.queries)]
         named = {key for keys in dict.fromkeys(lists) for key in keys} | {label.item for label in self.labels}
-        former_ids, keys = self.own_former_ids or (), {item.key for item in self.items}
+        keys = {item.key for item in self.items}
         self.gone = sorted((key for key in named - keys if key.id in former_ids), key=lambda key: key.id)
         self.items += [Item(type=key.type, server=key.server, name=key.name, enabled=False) for key in self.gone]
 
@@ -137,7 +139,7 @@ class _FolderReader:
             with suppress(InputError):  # the same faults, without their places
                 return self._dataset()
         contents = Contents(
-            items={item.key: item for item in reversed(self.items)},
+            items=ItemsByKey(self.items),
             scopes=self.scopes,
             queries=self.queries,
             labels=self.labels,
@@ -241,9 +243,7 @@ class _FolderReader:
             return
         if not self._present(path):
             return
-        items = [item for _, item in read_items(path, self.faults)]
-        self.items = [item for item in items if item is not None]
-        self.items_complete = bool(items) and len(self.items) == len(items)
+        self.items, self.items_complete = read_items(path, self.faults)
 
     def _read_agent(self, corpus: Path) -> None:
         """Read the items that the agent has which the card names."""

@@ -594,7 +594,7 @@ def _offered(catalog: Catalog, table: Candidates, index: int, alike: BoolArray) 
     for at, item in zip(np.flatnonzero(mask).tolist(), offered_at(catalog, table, rows[mask]), strict=True):
         row = item.as_dict()
         if at in lengths:
-            last = catalog.ids[int(table.item[rows[at]]) + lengths[at] - 1]
+            last = catalog[int(table.item[rows[at]]) + lengths[at] - 1].id
             row = {"id": row.pop("id"), "to": last, "items": lengths[at], **row}
         yield row
 

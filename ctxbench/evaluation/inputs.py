@@ -31,7 +31,7 @@ from ctxbench.pipelines.fits import calibration_faults, fit_notices
 from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.search.chunking import js_trim
 from ctxbench.search.embedders import Embedder, open_embedder
-from ctxbench.search.resources import LocalResources, local_resources
+from ctxbench.search.resources import IndexSearch, LocalResources, local_resources
 from ctxbench.search.tokens import Cl100kCounter, O200kCounter, TokenCounter, open_counter
 from ctxbench.selectors.definitions import SelectorSpec
 from ctxbench.selectors.selector import ExternalRun, Selector
@@ -152,6 +152,7 @@ def prepare(
     for index, text in enumerate(experiment.metrics):
         form.attempt(partial(_metric_of, text, experiment.groups), "metrics", index)
     embedder = form.attempt(lambda: open_embedder(experiment.embedder), "embedder")
+    form.attempt(lambda: IndexSearch(experiment.index), "index")
     counter = form.attempt(lambda: counting(open_counter(experiment.tokens, cache=cache_dir())), "tokens")
     counted = {
         name: form.attempt(partial(count_tokens, counter, dataset.current_catalog), "tokens")

@@ -249,6 +249,10 @@ class RunFolder:
         """
         return StoredAnswers.read(self._partial(dataset, selector))
 
+    def notes(self, dataset: str, selector: str) -> dict[str, Any]:
+        """The notes of a finished part."""
+        return dict(_read_checked(self._recovered(dataset, selector) / "part.json")["notes"])
+
     def error_count(self, dataset: str, selector: str) -> int:
         """How many queries a finished part failed on."""
         return int(_read_checked(self._recovered(dataset, selector) / "part.json")["errors"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import time
 from collections import Counter
-from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
@@ -21,15 +21,17 @@ from ctxbench.evaluation.experiment import code_hash, git_commit, versions
 from ctxbench.evaluation.inputs import Prepared, count_tokens, manifest
 from ctxbench.evaluation.metric_kernels import Joined
 from ctxbench.evaluation.metrics import FORBIDDEN_OFFERED, Metric, evaluate, forbidden_counts, unavailable
-from ctxbench.evaluation.run_folder import MEANING, RunFolder, content_key, timing
+from ctxbench.evaluation.run_folder import MEANING, RunFolder, content_key, estimate_dict, timing
+from ctxbench.evaluation.statistics import estimate
 from ctxbench.io.console import ProgressListener, silent
 from ctxbench.io.errors import Message, StorageError
 from ctxbench.io.workers import Workers, content, open_pool
 from ctxbench.model.arrays import Evidence, FloatArray
-from ctxbench.model.requests import Batch
-from ctxbench.model.resources import EMBEDDER
+from ctxbench.model.requests import Batch, with_own_vectors
+from ctxbench.model.resources import EMBEDDER, INDEX
+from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.search.dense import chunks_of
-from ctxbench.search.resources import LocalResources
+from ctxbench.search.resources import ExactSearch, LocalResources, add_vectors
 from ctxbench.selectors.external import External, FileSelector, is_ours, is_sendable
 from ctxbench.selectors.selector import PipelineSelector, Selector, SizeMatched, offered_sizes
 
@@ -290,16 +292,22 @@ class DatasetRun(DatasetSelectors):
         return seconds
 
     def lacks_vectors(self) -> bool:
-        """Whether selectors that are asked compare vectors of items, and some of a sample of them are not stored."""
-        names = {missing.selector for span in self.spans for missing in span.missing}
-        if not any(EMBEDDER in selector.pipeline.uses for selector in self.pipelines(names)):
+        """Whether a pipeline compares vectors of items, and of a sample of them most are not stored."""
+        if not any(EMBEDDER in pipeline.uses for pipeline in self._pipelines):
             return False
         sample = self.dataset.catalog[:: len(self.dataset.catalog) // 100 + 1]
-        return not self.resources.has_vectors([text for item in sample for text in chunks_of(item)])
+        stored = self.resources.stored_vectors([text for item in sample for text in chunks_of(item)])
+        return bool(2 * np.count_nonzero(stored) < len(stored))  # those that are never offered have none
 
-    def pipelines(self, names: Iterable[str]) -> Iterator[PipelineSelector]:
-        """Those of some selectors that are pipelines."""
-        yield from (entry for name in names if isinstance(entry := self.selectors[name], PipelineSelector))
+    def vectors(self) -> bytes:
+        """The vectors that are stored of what was noted in a first span and of all queries, for `add_vectors`."""
+        batch, analyses = self.dataset.batch(), [pipeline.analyse for pipeline in self._pipelines]
+        queries = {text for step in analyses if not step.uses for text in step.call(batch, self.resources).text}
+        return self.resources.noted_vectors(sorted(queries))
+
+    @property
+    def _pipelines(self) -> list[Pipeline]:
+        return [entry.pipeline for entry in self.selectors.values() if isinstance(entry, PipelineSelector)]
 
     def add(self, missing: Missing, answers: Slice | Packed) -> None:
         """Store a slice that was answered here, or by a worker."""
@@ -370,7 +378,7 @@ class DatasetRun(DatasetSelectors):
             unavailable=measures[-1].unavailable if measures else {},
             notes=self._notes(name, answers),
             forbidden={
-                self.dataset.catalog.ids[item]: int(forbidden[item]) for item in np.flatnonzero(forbidden).tolist()
+                self.dataset.catalog[item].id: int(forbidden[item]) for item in np.flatnonzero(forbidden).tolist()
             },
             packed=packed,
         )
@@ -391,6 +399,9 @@ class DatasetRun(DatasetSelectors):
         """The notes of a selector on the run, and answers that belong to no query of the dataset."""
         notes = dict(answers.notes)
         selector = self.selectors[name]
+        ranking = selector.ranking if isinstance(selector, SizeMatched) else selector
+        if isinstance(ranking, PipelineSelector) and self.resources.index.ann and "index_recall" not in notes:
+            notes["index_recall"] = index_recall(ranking, self.dataset, seed=self.prepared.experiment.seed)
         if isinstance(selector, FileSelector):  # a slice alone cannot tell
             notes |= self._not_measured(selector.unknown([query.id for query in self.dataset.queries]))
         return {key: value for key, value in notes.items() if value}
@@ -413,15 +424,14 @@ class Unit(NamedTuple):
     """Work for a worker: spans of one dataset, asked of selectors that share steps, or of one external selector.
 
     Attributes:
-        dataset, selectors: keys of published content: the dataset, and a pickled `Prepared.part`.
+        dataset: its name.
+        keys: of published content: a pickled `Prepared.part` with the dataset, and vectors if the worker may lack them.
         spans: what is missing of these selectors.
-        name: of the dataset.
     """
 
     dataset: str
-    selectors: str
+    keys: tuple[str, ...]
     spans: tuple[Span, ...]
-    name: str
 
 
 def answer_unit(unit: Unit) -> tuple[list[tuple[Missing, Packed]], int]:
@@ -430,7 +440,7 @@ def answer_unit(unit: Unit) -> tuple[list[tuple[Missing, Packed]], int]:
     Returns:
         Every missing slice, and how many texts were embedded.
     """
-    selectors = _opened(unit.dataset, unit.selectors)
+    selectors = _opened(*unit.keys)
     before = selectors.resources.stats.embedded
     packed = [
         (missing, Packed.of(answers, selectors.dataset.catalog, selectors.measure(answers, missing.start)))
@@ -440,15 +450,13 @@ def answer_unit(unit: Unit) -> tuple[list[tuple[Missing, Packed]], int]:
     return packed, selectors.resources.stats.embedded - before
 
 
-@lru_cache(maxsize=4)
-def _opened(dataset: str, selectors: str) -> DatasetSelectors:
-    prepared: Prepared = pickle.loads(content(selectors).read_bytes())  # noqa: S301 - published by the caller
-    return DatasetSelectors(prepared, _dataset(dataset), prepared.resources())
-
-
 @lru_cache(maxsize=2)
-def _dataset(key: str) -> Dataset:
-    return cast("Dataset", pickle.loads(content(key).read_bytes()))  # noqa: S301 - published by the caller
+def _opened(selectors: str, vectors: str = "") -> DatasetSelectors:
+    """What the units of some selectors on one dataset share, opened once in a worker."""
+    if vectors:
+        add_vectors(content(vectors).read_bytes())
+    prepared, dataset = pickle.loads(content(selectors).read_bytes())  # noqa: S301 - published by the caller
+    return DatasetSelectors(prepared, dataset, prepared.resources())
 
 
 UNIT = 8  # spans of a unit, at most
@@ -503,11 +511,11 @@ class Workload:
         while self._left[run.name]:
             index, (packed, embedded) = next(self._results)
             unit = self._units[index]
-            source = self._runs[unit.name]
+            source = self._runs[unit.dataset]
             for missing, answers in packed:
                 source.add(missing, answers)
             source.count.add(self._label, sum(span.n_answers for span in unit.spans))
-            self._left[unit.name] -= 1
+            self._left[unit.dataset] -= 1
             self.embedded += embedded
         self._awaited.pop(run.name, None)
 
@@ -520,43 +528,82 @@ class Workload:
 
         groups = []
         missing = {entry.selector for span in run.spans for entry in span.missing}
-        ours = {name for name in run.selectors if self._is_sendable(run, name)}
-        alone = [{name} for name in missing & ours if not is_ours(run.selectors[name])]
-        for names in (ours.difference(*alone), *alone):
-            if not missing.isdisjoint(names):
+        names = {name for name in run.selectors if self._is_sendable(run, name)}
+        ours = {name for name in names if is_ours(run.selectors[name])}
+        for group in (ours, *({name} for name in names - ours)):
+            if not missing.isdisjoint(group):
                 with suppress(Exception):  # whatever pickling raises: it is asked in this process
-                    groups.append((names, cloudpickle.dumps(run.prepared.part(run.name, names))))
+                    groups.append((group, cloudpickle.dumps((run.prepared.part(run.name, group), run.dataset))))
         return groups
 
     def _start(self, workers: Workers) -> None:
         """Open the pool and give it everything that can be sent."""
         self._is_open = False
+        vectors = {}
         for run in self._runs.values():
-            if run.lacks_vectors():  # else every worker would embed the same items
+            if run.spans and (workers.on or run.lacks_vectors()):  # else every worker would embed the same items
+                run.resources.note_texts()
                 run.answer(run.spans.pop(0))
+                vectors[run.name] = run.vectors() if workers.on else b""
         groups = [(run, *group) for run in self._runs.values() for group in self._groups(run)]
-        if not groups:
+        n_spans = sum(len(run.spans) for run, _, _ in groups)
+        if not workers.on:
+            workers = replace(workers, jobs=max(1, min(workers.jobs or 1, n_spans)))
+        if not groups or (workers.jobs == 1 and not workers.on):
             return
-        pool = self._end.enter_context(open_pool(workers))
+        pool = self._end.enter_context(open_pool(workers, versions))
         self._label = Message("evaluation.processes", n=pool.size)
-        size = max(1, min(UNIT, sum(len(run.spans) for run, _, _ in groups) // (UNITS * pool.size)))
-        datasets = {
-            name: pool.publish(pickle.dumps(self._runs[name].dataset)) for name in {run.name for run, *_ in groups}
-        }
+        size = max(1, min(UNIT, n_spans // (UNITS * pool.size)))
         for run, names, data in groups:
-            key = pool.publish(data)
+            keys = tuple(pool.publish(part) for part in (data, vectors.get(run.name, b"")) if part)
             spans = [part for span in run.spans if (part := span.of_selectors(names)).missing]
             run.spans = [
                 part for span in run.spans if (part := span.of_selectors(run.selectors.keys() - names)).missing
             ]
             parts = [tuple(spans[first : first + size]) for first in range(0, len(spans), size)]
-            units = [Unit(datasets[run.name], key, part, run.name) for part in parts]
-            self._units += units
-            self._left[run.name] += len(units)
+            self._units += [Unit(run.name, keys, part) for part in parts]
+            self._left[run.name] += len(parts)
             self._awaited.setdefault(run.name, set()).update(names)
         results = cast("Generator[tuple[int, Any]]", pool.run(answer_unit, self._units))
         self._end.callback(results.close)
         self._results = results
+
+
+RECALL_AT = 20  # items of a query that an approximate index is compared with exact search on, at most
+RECALL_QUERIES = 200  # on how many queries, at most
+
+
+def index_recall(selector: PipelineSelector, dataset: Dataset, *, seed: int) -> dict[str, Any]:
+    """Measure how much of what exact search finds a selector's approximate index finds.
+
+    Args:
+        selector: a pipeline over resources with an approximate index.
+        dataset: whose requests are searched for.
+        seed: of the sample of `RECALL_QUERIES` requests.
+
+    Returns:
+        `index`, the library; `k`, the smaller of `RECALL_AT` and the depth of the search; and the mean over requests of
+        the share of exact search's best k items that are among the best k found, with its interval, as `estimate_dict`.
+        Of several searches in the pipeline the worst. Empty where none uses the index.
+    """
+    requests, resources = dataset.requests(), selector.resources
+    sample = np.sort(np.random.default_rng(seed).permutation(len(requests))[:RECALL_QUERIES])
+    steps = [step for step in selector.pipeline.steps() if INDEX in step.uses and step.kind == "retrieve"]
+    if not steps:
+        return {}
+    batch = Batch.of(dataset.catalog, [requests[row] for row in sample.tolist()])
+    query = with_own_vectors(selector.pipeline.analyse.call(batch, resources))
+    measured_steps = []
+    for step in steps:
+        k = min(RECALL_AT, *step.depths)
+        found, exact = (step.call(query, source) for source in (resources, ExactSearch(resources)))
+        best = [
+            [set(table.item[table.start[row] : table.start[row + 1]][:k].tolist()) for row in range(len(batch))]
+            for table in (found, exact)
+        ]
+        shares = [len(near & nearest) / len(nearest) for near, nearest in zip(*best, strict=True) if nearest]
+        measured_steps.append({"index": resources.index.ann, "k": k, **estimate_dict(estimate(shares, scale="share"))})
+    return min(measured_steps, key=lambda entry: entry["value"] or 0.0)
 
 
 def with_forbidden(metrics: Sequence[Metric], dataset: Dataset) -> tuple[Metric, ...]:
@@ -684,7 +731,11 @@ def run(
                     timings.setdefault(name, {})[made_now] = row
             errors |= {f"{name}, {s}": n for s in selectors if (n := store.error_count(name, s))}
         store.save_timings(timings, made=n_made > 0, experiment_folder=prepared.experiment.base)
-        store.write("manifest.json", manifest(prepared, selectors, commit=commit))
+        described_run = manifest(prepared, selectors, commit=commit)
+        for name, entry in described_run["selectors"].items() if prepared.experiment.index.ann else ():
+            recalls = {dataset: store.notes(dataset, name).get("index_recall") for dataset in prepared.datasets}
+            entry["index_recall"] = {dataset: recall for dataset, recall in recalls.items() if recall}
+        store.write("manifest.json", described_run)
     return RunReport(
         folder=folder,
         made=n_made,

@@ -26,7 +26,7 @@ from typing import Literal, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from ctxbench.io.errors import Message, ParameterError, check_range
+from ctxbench.io.errors import ParameterError, check_range
 from ctxbench.model.arrays import FloatArray
 
 Scale: TypeAlias = Literal["yes/no", "share", "amount"]
@@ -704,14 +704,8 @@ def power_fit(x: npt.ArrayLike, y: npt.ArrayLike, *, level: float = LEVEL) -> Po
     Args:
         x, y: at least three points, > 0; shape (n_points,); not all of one x.
         level: nominal coverage, in (0, 1).
-
-    Raises:
-        ParameterError: a value is not above 0, or there are too few.
     """
-    log_x, log_y = (np.asarray(values, dtype=np.float64) for values in (x, y))
-    if len(log_x) < 3 or len(set(log_x.tolist())) < 2 or not (min(log_x.min(), log_y.min()) > 0.0):
-        raise ParameterError(Message("evaluation.power-points", x=log_x.tolist(), y=log_y.tolist()))
-    log_x, log_y = np.log(log_x), np.log(log_y)
+    log_x, log_y = (np.log(np.asarray(values, dtype=np.float64)) for values in (x, y))
     centred = log_x - log_x.mean()
     spread = float(centred @ centred)
     exponent = float(centred @ log_y) / spread

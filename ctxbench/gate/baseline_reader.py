@@ -509,7 +509,7 @@ class GateVectors(Vectors):
                 self._memory.update((key, last.vectors[row]) for key, row in last.rows.items())
                 return self.get(texts, kind=kind)
             distinct = self.identity.stored_texts(dict.fromkeys(texts), kind)
-            new = len(distinct) - int(self._look_up(distinct)[0].sum())
+            new = len(distinct) - int(self.look_up(distinct)[0].sum())
             raise ModelError(
                 f"{new} text{'s have' if new > 1 else ' has'} no vector ({self._missing_reason}), "
                 f"and the model that would make them cannot be used: {error}. "

@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from itertools import combinations
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from threading import RLock
 from typing import Any, TypeVar
@@ -174,10 +175,13 @@ def _real(path: Path) -> Path:
 
 
 _SEAL = ".checksums"  # in a sealed folder
+SEAL_BYTES = 9  # in front of the content of a sealed file
+_BLOCK = 1 << 20
 _log = logging.getLogger(__name__)
+_T = TypeVar("_T")
 
 
-def checksum(key: str, data: bytes | Iterable[bytes]) -> str:
+def checksum(key: str, data: bytes | Iterable[bytes | memoryview]) -> str:
     """CRC-32 of data, in one or more parts, and of what they are kept under, as 8 hexadecimal digits."""
     total = crc32(key.encode(errors="surrogateescape"))
     for part in (data,) if isinstance(data, bytes) else data:
@@ -185,17 +189,30 @@ def checksum(key: str, data: bytes | Iterable[bytes]) -> str:
     return f"{total:08x}"
 
 
-def write_sealed(path: Path, data: bytes) -> None:
+def write_sealed(path: Path, *parts: bytes | memoryview) -> None:
     """Keep data in a file, whole or not at all; where nothing can be written, nothing is kept."""
     sweep(path)  # `write_atomic` leaves the leftovers of killed processes where it does not flush
     with suppress(StorageError):
-        write_atomic(path, f"{checksum(path.name, data)}\n".encode() + data, durable=False, private=True)
+        content = b"".join([f"{checksum(path.name, parts)}\n".encode(), *parts])
+        write_atomic(path, content, durable=False, private=True)
 
 
 def read_sealed(path: Path) -> bytes | None:
     """What was kept in a file; None if there is none. What cannot be read, or does not fit, is said and None, too."""
+    return _checked(path, _unsealed)
+
+
+def map_sealed(path: Path) -> memoryview | None:
+    """As `read_sealed`, but the content stays in the file until it is used, and processes share its memory.
+
+    The whole file is read for its checksum, block by block. The content begins `SEAL_BYTES` behind a page.
+    """
+    return _checked(path, _mapped)
+
+
+def _checked(path: Path, read: Callable[[Path], _T | None]) -> _T | None:
     try:
-        data = _unsealed(path)
+        data = read(path)
     except StorageError as error:
         if os.path.lexists(path):
             _log.warning("%s", Message("io.cache-unreadable", why=error))
@@ -242,9 +259,19 @@ def _unsealed(path: Path) -> bytes | None:
     return data if seal == checksum(path.name, data).encode() else None
 
 
+def _mapped(path: Path) -> memoryview | None:
+    """As `_unsealed`."""
+    with suppress(OSError), readable(path).open("rb") as stream:
+        seal = stream.read(SEAL_BYTES)
+        fits = seal == f"{checksum(path.name, iter(partial(stream.read, _BLOCK), b''))}\n".encode()
+        return memoryview(mmap(stream.fileno(), 0, access=ACCESS_READ))[SEAL_BYTES:] if fits else None
+    data = _unsealed(path)  # says why it cannot be read; some file systems map no file
+    return None if data is None else memoryview(data)
+
+
 def _sum_of(folder: Path, name: str) -> str | None:
     with suppress(OSError, StorageError), readable(folder / name).open("rb") as file:
-        return checksum(name, iter(partial(file.read, 1 << 20), b""))
+        return checksum(name, iter(partial(file.read, _BLOCK), b""))
     return None
 
 
@@ -291,9 +318,6 @@ _DAMAGE = (  # kinds of error that come of what the file holds; its header may s
     *(sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_READONLY),
 )
 _FAULTS = (sqlite3.Error, UnicodeDecodeError)  # the latter where SQLite's message quotes what is damaged
-
-
-_T = TypeVar("_T")
 
 
 class CheckedRows:

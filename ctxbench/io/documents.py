@@ -14,6 +14,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
+from sys import intern
 from typing import Any, TypeAlias
 
 import yaml
@@ -168,16 +169,11 @@ def parse_json(text: str, *, path: Path | str | None = None, line: int = 1) -> A
     Raises:
         InputError: not JSON, NaN or an infinite number, or an object has a key twice (all of them).
     """
-    twice: list[str] = []
-
-    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
-        row = dict(items)
-        if len(row) != len(items):
-            twice.append("")
-        return row
-
     try:
-        value = json.loads(text, object_pairs_hook=pairs, parse_constant=finite, parse_float=finite)
+        try:
+            return _DECODER.decode(text)
+        except KeyError:
+            json.loads(text, parse_constant=finite, parse_float=finite)  # what is malformed is said first
     except json.JSONDecodeError as error:
         if faults := conflict_faults(text, path, line):
             raise InputError(faults) from error
@@ -191,14 +187,12 @@ def parse_json(text: str, *, path: Path | str | None = None, line: int = 1) -> A
         raise InputError([Fault(f"{error.number} is no JSON number; expected a finite one", path, *where)]) from error
     except ValueError as error:  # an integer of more than 4,300 digits
         raise InputError([Fault(f"malformed JSON: {error}", path, line)]) from error
-    if twice:
-        raise InputError(
-            [
-                Fault(Message("io.duplicate-json-key", key=key), path, *place_of(text, start, line))
-                for start, key in _duplicate_keys(text)
-            ]
-        )
-    return value
+    raise InputError(
+        [
+            Fault(Message("io.duplicate-json-key", key=key), path, *place_of(text, start, line))
+            for start, key in _duplicate_keys(text)
+        ]
+    )
 
 
 def values_with_lines(text: str, position: int = 0, *, end: str = "") -> Iterator[tuple[int, Any]]:
@@ -280,6 +274,21 @@ def finite(number: str) -> float:
     if not math.isfinite(value):
         raise _NotFiniteError(number)
     return value
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON; its keys are shared with those of other documents.
+
+    Raises:
+        KeyError: it has a key twice.
+    """
+    row = {intern(key): value for key, value in pairs}
+    if len(row) != len(pairs):
+        raise KeyError
+    return row
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=finite, parse_float=finite)  # one for all texts
 
 
 def place_of(text: str, offset: int, first_line: int) -> tuple[int, int]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import (
@@ -94,7 +94,7 @@ _CALLED = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FieldRule:
     """What a format allows in one field.
 
@@ -113,6 +113,12 @@ class FieldRule:
     choices: tuple[Any, ...] = ()
     filled: bool = False
     low: float = -math.inf
+
+    @cached_property
+    def exact(self) -> type | None:
+        """The type of which every value is allowed as it is; None where values are checked."""
+        is_plain = len(self.kinds) == 1 and not self.choices and not self.filled and self.low == -math.inf
+        return self.kinds[0] if is_plain else None
 
     @property
     def expected(self) -> str:
@@ -173,6 +179,12 @@ def row_fields(form: type) -> dict[str, FieldRule]:
     return rules
 
 
+@lru_cache(maxsize=1 << 10)  # the rows of a file have few sets of fields
+def _rules_of(form: type, names: tuple[str, ...]) -> list[tuple[str, FieldRule]]:
+    """The rules of the fields of a declared row that are named or required, in the order of the form."""
+    return [(name, rule) for name, rule in row_fields(form).items() if rule.required or name in names]
+
+
 @dataclass
 class Row:
     """The fields of one JSON object or YAML mapping, taken out one by one; what is wrong goes to `faults`.
@@ -208,13 +220,13 @@ class Row:
             form: a `TypedDict` that declares the fields of the row, see `row_fields`.
         """
         fields = row_fields(form)
-        self.refuse_unknown(tuple(fields))
-        data = {
-            name: self._allowed(name, rule)
-            for name, rule in fields.items()
-            if rule.required or self.data.get(name) is not None  # absent fields are many
+        if not fields.keys() >= self.data.keys():
+            self.refuse_unknown(tuple(fields))
+        self.data = {
+            name: value
+            for name, rule in _rules_of(form, tuple(self.data))  # absent fields are many
+            if type(value := self.data.get(name)) is rule.exact or (value := self._allowed(name, rule)) is not None
         }
-        self.data = {name: value for name, value in data.items() if value is not None}
 
     def _allowed(self, name: str, rule: FieldRule) -> Any:
         """The value of a field; None if it is absent, null or not allowed, which is a fault."""

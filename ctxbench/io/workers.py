@@ -15,11 +15,13 @@ import logging
 import os
 import platform
 import socket
+import textwrap
+import threading
 import time
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -33,7 +35,7 @@ Versions = Mapping[str, str]
 
 SECONDS = 2.0  # of work that pay for the start of a process
 _FOLDER = "work-1"  # of published content, in the cache folder
-_RESTARTS = 3  # without a result in between
+_RESTARTS = 2  # without a result in between
 _UNUSED = 172_800.0  # seconds after which content that nobody used is removed
 _CONNECT = 10.0  # seconds within which a scheduler answers and has workers
 _CLUSTERS = ("dask", "ray")
@@ -116,12 +118,58 @@ def open_pool(workers: Workers, versions: Callable[[], Versions] = dict) -> Pool
     Raises:
         UserError: the extra is not installed, no scheduler answers, or it has no workers or other versions.
     """
-    kind = {"dask": _DaskPool, "ray": _RayPool}.get(workers.cluster, Pool)
+    pool = {"dask": _DaskPool, "ray": _RayPool}.get(workers.cluster, Pool)(workers, versions)
     try:
-        return kind(workers, versions)
+        pool.open()
     except ImportError as error:
         command = install_command(workers.cluster)
         raise UserError(Message("io.workers-extra", on=workers.on, why=error, command=command)) from error
+    except BaseException:
+        pool.close()
+        raise
+    return pool
+
+
+class OptionalPool(Closing):
+    """A pool that is opened with the first work that is worth it, and then takes all work.
+
+    Args:
+        workers: where units run; by default in this process.
+        versions: as for `open_pool`.
+    """
+
+    def __init__(self, workers: Workers | None = None, versions: Callable[[], Versions] = dict) -> None:
+        self._workers, self._versions = workers or Workers(jobs=1), versions
+        self._pool: Pool | None = None
+
+    def for_work(self, seconds: float) -> Pool | None:
+        """The pool for so many seconds of estimated work; None = do it in this process."""
+        workers = self._workers
+        if self._pool is None and (workers.on or workers.processes(seconds) > 1):
+            jobs = workers.jobs if workers.on else workers.processes(seconds)
+            self._pool = open_pool(replace(workers, jobs=jobs), self._versions)
+        return self._pool
+
+    def map(self, function: Callable[[U], R], units: Sequence[U], *, seconds: float) -> list[R]:
+        """The function's results for all units, in order.
+
+        Args:
+            function, units: as for `Pool.run`.
+            seconds: that one process needs for all of them, about.
+
+        Raises:
+            UserError: as `Pool.run`.
+        """
+        pool = self.for_work(seconds)
+        if pool is None:
+            return [function(unit) for unit in units]
+        results = dict(pool.run(function, units))
+        return [results[index] for index in range(len(units))]
+
+    def close(self) -> None:
+        """End the processes, if there are any."""
+        if self._pool is not None:
+            self._pool.close()
 
 
 class Pool(Closing):
@@ -136,6 +184,9 @@ class Pool(Closing):
         self._terms = _Terms(versions, dict(versions()), workers.store, platform.node())
         self._published: dict[str, None] = {}
         self.size = workers.jobs or cores()
+
+    def open(self) -> None:
+        """Start the cluster, or connect to it; loky starts its processes with the first unit."""
 
     def close(self) -> None:
         """End the processes."""
@@ -193,8 +244,8 @@ class Pool(Closing):
             except self._lost() as error:
                 restarts += 1
                 if restarts > _RESTARTS:
-                    raise UserError(Message("io.workers-lost", n=restarts, why=_first_line(error))) from error
-                self._renew()
+                    raise UserError(Message("io.workers-lost", n=restarts, why=_reason(error))) from error
+                self._renew(error)
             sent |= lacked
 
     def _calls(
@@ -217,12 +268,12 @@ class Pool(Closing):
         """Run calls of `_outcome`, and yield what they return in any order."""
         from joblib import Parallel
 
-        run = Parallel(self.size, backend=self._backend(), batch_size=1, return_as="generator_unordered")
+        run = Parallel(self.size, batch_size=1, return_as="generator_unordered", **self._backend())
         yield from run(calls)
 
-    def _backend(self) -> Any:
-        """Joblib's backend, or its name."""
-        return "loky"
+    def _backend(self) -> dict[str, Any]:
+        """Joblib's backend, and its options."""
+        return {"backend": "loky", "initializer": _end_with_parent, "initargs": (os.getpid(),)}
 
     def _lost(self) -> tuple[type[Exception], ...]:
         """What is raised where a worker was lost."""
@@ -230,29 +281,51 @@ class Pool(Closing):
 
         return (TerminatedWorkerError,)
 
-    def _renew(self) -> None:
-        """Replace lost workers; loky does it when it is called again."""
+    def _renew(self, error: Exception) -> None:
+        """Replace lost workers after an error; loky and Ray do it when they are called again."""
+
+
+def _end_with_parent(parent: int) -> None:
+    """In a worker of loky: end when the process that started it is gone; a killed one cannot end its workers."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(SECONDS)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+# For workers of Dask: they are ended by their parent, Ctrl-C or not, and say nothing of what they cannot close.
+_QUIET = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+sys.unraisablehook = lambda _: None
+"""
 
 
 class _DaskPool(Pool):
     """A cluster of Dask."""
 
-    def __init__(self, workers: Workers, versions: Callable[[], Versions]) -> None:
+    _client: Any = None
+    _cluster: Any = None
+
+    def open(self) -> None:
         import distributed
 
-        super().__init__(workers, versions)
         logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what it says is raised as well
-        self._cluster: Any = None
-        if not (address := _reached(workers)):
-            self._renew()
+        if not (address := _reached(self._workers)):
+            self._start()
             return
         try:
-            self._client = distributed.Client(f"tcp://{address}", timeout=_CONNECT, set_as_default=False)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of versions, which are compared below
+                self._client = distributed.Client(f"tcp://{address}", timeout=_CONNECT, set_as_default=False)
             self._client.wait_for_workers(1, timeout=_CONNECT)
-            self._check()
-            self.size = sum(self._client.nthreads().values())
         except (OSError, ValueError) as error:  # Dask's time limits are OSErrors
-            raise UserError(Message("io.no-scheduler", on=workers.on, why=_first_line(error))) from error
+            raise UserError(Message("io.no-scheduler", on=self._workers.on, why=_reason(error))) from error
+        self._check()
+        self.size = sum(self._client.nthreads().values())
 
     def _check(self) -> None:
         """Refuse a scheduler or workers that could not read a unit.
@@ -269,28 +342,34 @@ class _DaskPool(Pool):
             if n > 1:
                 raise UserError(Message("io.worker-threads", host=host, n=n))
 
-    def _renew(self) -> None:
-        """Start the cluster of this machine anew; that of others replaces what it lost."""
+    def _start(self) -> None:
+        """Start a cluster on this machine."""
+        import dask
         import distributed
 
-        if self._workers.address[0]:
-            return
-        self.close()
-        self._cluster = distributed.LocalCluster(
-            n_workers=self.size,
-            threads_per_worker=1,
-            memory_limit=0,  # mapped files count as memory, for which it would kill workers
-            dashboard_address=None,
-            silence_logs=logging.CRITICAL,
-        )
+        with dask.config.set({"distributed.scheduler.no-workers-timeout": f"{2 * _CONNECT} s"}):
+            self._cluster = distributed.LocalCluster(
+                n_workers=self.size,
+                threads_per_worker=1,
+                memory_limit=0,  # mapped files count as memory, for which it would kill workers
+                dashboard_address=None,
+                silence_logs=logging.CRITICAL,
+                preload=[_QUIET],
+            )
         self._client = distributed.Client(self._cluster, set_as_default=False)
+
+    def _renew(self, error: Exception) -> None:
+        """Start the cluster of this machine anew if it has no workers; one that was killed is replaced by Dask."""
+        from distributed import KilledWorker
+
+        if self._cluster is not None and not isinstance(error, KilledWorker):
+            self.close()
+            self._start()
 
     def close(self) -> None:
         """End the connection, and the cluster if it was started here."""
-        if self._cluster is not None or self._workers.address[0]:
-            self._client.close()
-        if self._cluster is not None:
-            self._cluster.close()
+        for opened in filter(None, (self._client, self._cluster)):
+            opened.close()
 
     def _outcomes(self, calls: Iterator[Any]) -> Generator[tuple[int, Any], None, None]:
         from concurrent.futures import CancelledError
@@ -298,54 +377,66 @@ class _DaskPool(Pool):
         try:
             yield from super()._outcomes(calls)
         except CancelledError as error:
-            raise UserError(Message("io.scheduler-lost", on=self._workers.on, why=_first_line(error))) from error
+            raise UserError(Message("io.scheduler-lost", on=self._workers.on, why=_reason(error))) from error
+        except ImportError as error:  # of a worker that came later, and cannot read a unit
+            raise UserError(Message("io.worker-error", host=self._workers.on, why=error)) from error
 
-    def _backend(self) -> Any:
+    def _backend(self) -> dict[str, Any]:
         from joblib._dask import DaskDistributedBackend
 
         class Backend(DaskDistributedBackend):  # type: ignore[misc]
-            """Joblib's, which waits for ever for a task that failed outside of its function, as by lost workers."""
+            """Joblib's, which waits for ever for a task that failed outside of its function, as by lost workers.
+
+            It also does in this process what is for a cluster of one worker; others may join it.
+            """
+
+            def effective_n_jobs(self, n_jobs: int) -> int:
+                return max(2, super().effective_n_jobs(n_jobs))
 
             def submit(self, func: Any, callback: Any = None) -> Any:
                 future = super().submit(func, callback)
                 future.add_done_callback(lambda done: done.exception() and callback(done.exception()))
                 return future
 
-        return Backend(client=self._client)
+        return {"backend": Backend(client=self._client)}
 
     def _lost(self) -> tuple[type[Exception], ...]:
         from distributed import KilledWorker
+        from distributed.scheduler import NoWorkerError
 
-        return (KilledWorker, TimeoutError)  # the latter where no worker is left
+        return (KilledWorker, NoWorkerError, TimeoutError)
 
 
 class _RayPool(Pool):
     """A cluster of Ray."""
 
-    def __init__(self, workers: Workers, versions: Callable[[], Versions]) -> None:
+    def open(self) -> None:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # else a cluster that is started reports its use
         import ray
 
-        super().__init__(workers, versions)
         quiet = {"log_to_driver": False, "logging_level": logging.CRITICAL}
         try:
-            if address := _reached(workers):
+            if address := _reached(self._workers):
                 ray.init(f"ray://{address}", **quiet)
                 self.size = int(ray.cluster_resources().get("CPU", 0))
             else:
                 ray.init("local", num_cpus=self.size, include_dashboard=False, **quiet)
         except (OSError, RuntimeError, ValueError) as error:
-            raise UserError(Message("io.no-scheduler", on=workers.on, why=_first_line(error))) from error
+            raise UserError(Message("io.no-scheduler", on=self._workers.on, why=_reason(error))) from error
         if not self.size:
-            raise UserError(Message("io.no-scheduler", on=workers.on, why=Message("io.no-workers")))
+            raise UserError(Message("io.no-scheduler", on=self._workers.on, why=Message("io.no-workers")))
 
     def close(self) -> None:
         """End the connection, and the cluster if it was started here."""
         import ray
+        from ray.util.multiprocessing.pool import ResultThread
 
+        for thread in threading.enumerate():  # one that is left would start a cluster of its own
+            if isinstance(thread, ResultThread):
+                thread.join(_CONNECT)
         ray.shutdown()
 
-    def _backend(self) -> Any:
+    def _backend(self) -> dict[str, Any]:
         from ray.util.joblib.ray_backend import RayBackend
 
         class Backend(RayBackend):  # type: ignore[misc]
@@ -357,7 +448,7 @@ class _RayPool(Pool):
 
             supports_return_generator = True
 
-        return Backend()
+        return {"backend": Backend()}
 
     def _lost(self) -> tuple[type[Exception], ...]:
         from ray.exceptions import RayError
@@ -369,11 +460,12 @@ def _reached(workers: Workers) -> str:
     """The address of a cluster that runs already, as HOST:PORT; empty if one is to be started.
 
     Raises:
-        UserError: nothing listens there.
+        UserError: nothing listens there, or it waits for the client to begin, which no scheduler does.
     """
     if workers.address[0]:
         try:
-            socket.create_connection(workers.address, timeout=_CONNECT).close()
+            with socket.create_connection(workers.address, timeout=_CONNECT) as connection:
+                connection.recv(1)
         except OSError as error:
             raise UserError(Message("io.no-scheduler", on=workers.on, why=error)) from error
     return workers.on.partition("://")[2]
@@ -433,9 +525,12 @@ def _outcome(
         return index, function(unit)
     except _LackError as error:
         return index, _Lack(error.key)
-    except UserError as error:
-        is_elsewhere = host != terms.host
-        return index, _Failure(UserError(Message("io.worker-error", host=host, why=error)) if is_elsewhere else error)
+    except (UserError, ImportError) as error:
+        if host != terms.host:
+            return index, _Failure(UserError(Message("io.worker-error", host=host, why=error)))
+        if isinstance(error, ImportError):
+            raise
+        return index, _Failure(error)
 
 
 def _compare(host: str, there: Versions, here: Versions) -> None:
@@ -513,11 +608,12 @@ def _write_stored(store: str, key: str, data: bytes) -> None:
         files, folder = _file_system(store)
         path = f"{folder}/{key}"
         if not files.exists(path):
-            files.makedirs(folder, exist_ok=True)
-            files.pipe_file(f"{path}.new", data)  # a reader must not see a part of it
-            files.mv(f"{path}.new", path)
-    except _STORE_FAULTS as error:
-        raise StorageError(Message("io.store-unwritable", store=store, why=_first_line(error))) from error
+            if "file" in files.protocol:
+                write_atomic(path, data, durable=False)
+            else:
+                files.pipe_file(path, data)
+    except (*_STORE_FAULTS, StorageError) as error:
+        raise StorageError(Message("io.store-unwritable", store=store, why=_reason(error))) from error
 
 
 def _read_stored(store: str, key: str) -> bytes:
@@ -530,7 +626,7 @@ def _read_stored(store: str, key: str) -> bytes:
         files, folder = _file_system(store)
         return bytes(files.cat_file(f"{folder}/{key}"))
     except _STORE_FAULTS as error:
-        raise StorageError(Message("io.store-unreadable", store=store, key=key, why=_first_line(error))) from error
+        raise StorageError(Message("io.store-unreadable", store=store, key=key, why=_reason(error))) from error
 
 
 _STORE_FAULTS = (OSError, ValueError, ImportError, RuntimeError)  # what the file systems of fsspec raise
@@ -544,8 +640,9 @@ def _file_system(store: str) -> tuple[Any, str]:
     return files, str(folder).rstrip("/")
 
 
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).split("\n")[0]
+def _reason(error: BaseException) -> str:
+    """An error as a part of a line: the longest have a traceback of a worker."""
+    return textwrap.shorten(str(error), 200, placeholder=" ...") or type(error).__name__
 
 
 def _remove_unused() -> None:

@@ -75,6 +75,12 @@ def frozen(array: npt.NDArray[T]) -> npt.NDArray[T]:
     return array
 
 
+def shared(array: npt.NDArray[T]) -> npt.NDArray[T]:
+    """The array, read-only; one whose values have the same bits takes the room of one value."""
+    bits = array.view(np.int64)
+    return np.broadcast_to(array[0], array.shape) if len(bits) and (bits == bits[0]).all() else frozen(array)
+
+
 EARLIEST, LATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 _ABSENT = -2  # code of a text that no item has
 _NONE = -1  # code of an item without a workspace, user, conversation or kind
@@ -97,10 +103,8 @@ class FactCodes:
     def of(cls, texts: Iterable[Hashable]) -> FactCodes:
         """Number distinct texts in order of first appearance."""
         codes: dict[Hashable, int] = {}
-        code = np.array(
-            [_NONE if text is None else codes.setdefault(text, len(codes)) for text in texts], dtype=np.int64
-        )
-        return cls(code=frozen(code), names=tuple(codes))
+        code = (_NONE if text is None else codes.setdefault(text, len(codes)) for text in texts)
+        return cls(code=shared(np.fromiter(code, dtype=np.int64)), names=tuple(codes))
 
     @cached_property
     def _code_of(self) -> dict[Any, int]:
@@ -178,18 +182,18 @@ class Facts:
                 ends.append(-1 if position is None else position)
         raise_faults(faults, subject="catalog")
         types = FactCodes.of(link.type for item in items for link in item.links)
-        created = [EARLIEST if item.created is None else instant(item.created) for item in items]
-        until = [LATEST if item.until is None else instant(item.until) for item in items]
-        confidence = [np.nan if item.confidence is None else item.confidence for item in items]
+        created = (EARLIEST if item.created is None else instant(item.created) for item in items)
+        until = (LATEST if item.until is None else instant(item.until) for item in items)
+        confidence = (np.nan if item.confidence is None else item.confidence for item in items)
         return cls(
             searchable=frozen(np.array([item.enabled and item.include == "agent" for item in items], dtype=np.bool_)),
             always_offered=frozen(
                 np.array([item.enabled and item.include == "always" for item in items], dtype=np.bool_)
             ),
             **{name: FactCodes.of(getattr(item, name) for item in items) for name in _CODED},
-            created=frozen(np.array(created, dtype=np.int64)),
-            until=frozen(np.array(until, dtype=np.int64)),
-            confidence=frozen(np.array(confidence, dtype=np.float64)),
+            created=shared(np.fromiter(created, dtype=np.int64)),
+            until=shared(np.fromiter(until, dtype=np.int64)),
+            confidence=shared(np.fromiter(confidence, dtype=np.float64)),
             link_start=frozen(starts([len(item.links) for item in items])),
             link_item=frozen(np.array(ends, dtype=np.int64)),
             link_type=types.code,
@@ -560,8 +564,8 @@ class Kinship:
             raise ParameterError(f"{len(names)} names, {len(servers)} servers and {len(types)} types; expected as many")
         telling = len(set(servers) - {""}) > 1
         rows = [
-            FactCodes.of((t, s) if s and telling else None for t, s in zip(types, servers, strict=True)).code,
-            FactCodes.of((t, name_stem(n)) for n, t in zip(names, types, strict=True)).code,
+            FactCodes.of(f"{t}\0{s}" if s and telling else None for t, s in zip(types, servers, strict=True)).code,
+            FactCodes.of(f"{t}\0{name_stem(n)}" for n, t in zip(names, types, strict=True)).code,
         ]
         if near is not None:
             rows.append(np.asarray(near, dtype=np.int64))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from array import array
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -12,6 +13,7 @@ from difflib import SequenceMatcher
 from functools import cached_property, lru_cache
 from operator import attrgetter
 from pathlib import PurePosixPath
+from sys import intern
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote
 
@@ -129,7 +131,7 @@ class ItemKey(NamedTuple):
 @lru_cache(maxsize=1 << 16)  # labels name the same few thousand items again and again
 def _parsed(text: str) -> ItemKey:
     try:
-        parts = [unquote(part, errors="surrogatepass") for part in text.split(":")]
+        parts = [intern(unquote(part, errors="surrogatepass")) for part in text.split(":")]
     except UnicodeDecodeError:  # escapes that are no UTF-8, such as %FF
         parts = []
     if len(parts) not in (2, 3) or not all(parts):
@@ -202,9 +204,9 @@ class Item(TextDigest):
             raise ParameterError(
                 f"include must be one of {', '.join(INCLUDE_MODES)}, got {self.include!r} (item {self.id})"
             )
-        for name in ("workspace", "user"):
-            if getattr(self, name) == "":
-                raise ParameterError(f"{name} must not be empty; leave it out of what is everybody's (item {self.id})")
+        if "" in (self.workspace, self.user):
+            name = "workspace" if self.workspace == "" else "user"
+            raise ParameterError(f"{name} must not be empty; leave it out of what is everybody's (item {self.id})")
         if self.created is None and self.until is None and self.confidence is None:
             return
         try:
@@ -298,6 +300,58 @@ TEXT_FIELDS = ("type", "server", "name", "title", "description", "schema", "text
 """The fields that an item's texts are made of: what is searched, what is sent, and its body."""
 
 
+class ItemsByKey(Mapping[ItemKey, Item]):
+    """The items of a sequence by their keys; of items that share a key, the first.
+
+    An open hash table of positions: 8 to 16 bytes an item, where a dict of keys takes 140.
+
+    Args:
+        items: must not change.
+        before: of the first of them, whose table is carried on.
+
+    Attributes:
+        item_list: the items.
+        table: of each slot the position of an item, or -1; at most half of the slots are taken.
+        repeats: the positions of two items that share a key, the first one's first.
+    """
+
+    def __init__(self, items: Sequence[Item], before: ItemsByKey | None = None) -> None:
+        self.item_list = items
+        self.repeats: list[tuple[int, int]] = []
+        first, self.table = 0, array("i", [-1]) * (1 << (2 * len(items)).bit_length())
+        if before is not None and len(before.table) == len(self.table):
+            first, self.table = len(before.item_list), before.table[:]
+        for position in range(first, len(items)):
+            slot = self._slot(items[position].key)
+            if self.table[slot] >= 0:
+                self.repeats.append((self.table[slot], position))
+            else:
+                self.table[slot] = position
+
+    def _slot(self, key: ItemKey) -> int:
+        """The slot that holds the position of the item with a key; an empty one, which holds -1, where none has it."""
+        slot = hash(key)
+        while (position := self.table[slot := slot % len(self.table)]) >= 0 and self.item_list[position].key != key:
+            slot += 1
+        return slot
+
+    def find(self, key: ItemKey) -> int | None:
+        """The position of the item with a key, or None."""
+        position = self.table[self._slot(key)]
+        return None if position < 0 else position
+
+    def __getitem__(self, key: ItemKey) -> Item:
+        if (position := self.find(key)) is None:
+            raise KeyError(key)
+        return self.item_list[position]
+
+    def __iter__(self) -> Iterator[ItemKey]:
+        return (item.key for item in self.item_list)
+
+    def __len__(self) -> int:
+        return len(self.item_list) - len(self.repeats)
+
+
 class Catalog(Sequence[Item]):
     """An immutable sequence of items with distinct identities and a content hash.
 
@@ -305,7 +359,8 @@ class Catalog(Sequence[Item]):
     which carries on what is known of the items before.
 
     Attributes:
-        kept: what was computed of it, by whoever did, for as long as it lives; shared with catalogs that extend it.
+        by_key: the items by their keys.
+        cache: what was computed of it, by whoever did, for as long as it lives; shared with catalogs that extend it.
         shared: the catalog of its first items, if several extend that one side by side; else None.
     """
 
@@ -316,21 +371,11 @@ class Catalog(Sequence[Item]):
             InputError: two items share an identity; all such pairs are listed.
         """
         self._items = tuple(items)
-        self._position: dict[ItemKey, int] = {}
+        self.by_key = _distinct(ItemsByKey(self._items))
         self._digests: dict[tuple[str, ...], tuple[Any, CatalogPrefix]] = {}
         self._facts_before: Facts | None = None  # of the catalog that this one extends
         self.cache: dict[Hashable, Any] = {}
         self.shared: Catalog | None = None
-        self._add(self._items, first=0)
-
-    def _add(self, items: Sequence[Item], *, first: int) -> None:
-        """Record the positions of items, the first of them at position `first`."""
-        faults = [
-            Fault(Message("model.item-twice", item=item.id, first=earlier, second=position))
-            for position, item in enumerate(items, first)
-            if (earlier := self._position.setdefault(item.key, position)) != position
-        ]
-        raise_faults(faults, subject="catalog")
 
     def extended(
         self, items: Iterable[Item], *, ends: Mapping[int, str] | None = None, shares: bool = False
@@ -355,8 +400,7 @@ class Catalog(Sequence[Item]):
             kept_items[position] = replace(kept_items[position], until=until)
         catalog = Catalog(())
         catalog._items = (*kept_items, *added)
-        catalog._position = self._position.copy()
-        catalog._add(added, first=len(self))
+        catalog.by_key = _distinct(ItemsByKey(catalog._items, self.by_key))
         catalog._digests = {
             names: hashed(added, names, digest.copy(), n_items=len(catalog), before=prefix)
             # a copy, which CPython makes in one step: another thread may ask for one more hash meanwhile
@@ -468,7 +512,17 @@ class Catalog(Sequence[Item]):
         Raises:
             ParameterError: `key` is a text that is no id.
         """
-        return self._position.get(ItemKey.parse(key) if isinstance(key, str) else key)
+        return self.by_key.find(ItemKey.parse(key) if isinstance(key, str) else key)
+
+
+def _distinct(by_key: ItemsByKey) -> ItemsByKey:
+    """The items by key, if no two share one; see `Catalog`."""
+    faults = [
+        Fault(Message("model.item-twice", item=list(by_key)[second].id, first=first, second=second))
+        for first, second in by_key.repeats
+    ]
+    raise_faults(faults, subject="catalog")
+    return by_key
 
 
 _SHOWN = 3

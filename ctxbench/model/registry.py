@@ -154,9 +154,10 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "wordllama": "ctxbench.search.embedding_models:WordLlama",
     },
     "metric": {},  # those of plugins; the others are in `ctxbench.evaluation.metrics`
-    "resource": {  # `embedder` and `tokens` are made from what whoever opens resources has
+    "resource": {  # `embedder`, `index` and `tokens` are made from what whoever opens resources has
         "chat": "ctxbench.search.resources:ChatModel",
         "embedder": "ctxbench.search.resources:TextVectors",
+        "index": "ctxbench.search.resources:IndexSearch",
         "ollama": "ctxbench.search.resources:OllamaModel",
         "text_index": "ctxbench.search.resources:TextIndexes",
         "tokens": "ctxbench.search.resources:TokenCounts",

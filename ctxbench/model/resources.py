@@ -266,6 +266,30 @@ class Resources(Protocol):
         return cast("IntArray", self.get("tokens").texts(texts))
 
 
+class WithinResources(Resources):
+    """Other resources as they are; a class derived from it changes some of them."""
+
+    def __init__(self, resources: Resources) -> None:
+        self.index = resources.index
+        self._resources = resources
+
+    def get(self, name: str) -> Any:
+        """As `Resources.get`."""
+        return self._resources.get(name)
+
+    def identity(self, name: str) -> str:
+        """As `Resources.identity`."""
+        return self._resources.identity(name)
+
+    def get_or_create(self, key: Hashable, make: Callable[[], T]) -> T:
+        """As `Resources.get_or_create`."""
+        return self._resources.get_or_create(key, make)
+
+    def vector_files(self, embedder: str) -> Any:
+        """As `Resources.vector_files`."""
+        return self._resources.vector_files(embedder)
+
+
 class Resource(Protocol):
     """One resource. A plugin registers a class of this form under the name that steps ask for, as kind `resource`.
 
@@ -297,6 +321,7 @@ class Embed(Protocol):
 
 
 EMBEDDER = "embedder"  # the resource that makes vectors of texts
+INDEX = "index"  # the resource that proposes chunks to a search by vectors; without an identity where search is exact
 CHAT = "chat"  # the resource that asks a language model, always with the model's name: `chat:MODEL`
 OLLAMA = "ollama"  # the same of a server that speaks Ollama's interface
 FORMAT = "format"  # the resource that a step names in `uses` if it wants to know what the pipeline's format renders

@@ -247,16 +247,16 @@ def offered_at(catalog: Catalog, candidates: Candidates, rows: IntArray) -> tupl
     """Some rows of the table, by their numbers, shape (n,)."""
     names = ("item", "score", "mode", "origin", "out", "query_chunk", "item_chunk", "via_item", *SHOWN)
     columns = [getattr(candidates, name)[rows].tolist() for name in names]
-    ids, rules = catalog.ids, candidates.rules
+    rules = candidates.rules
     return tuple(
         Offered(
-            id=ids[item],
+            id=catalog[item].id,
             score=None if math.isnan(score) else score,
             mode=_MODES[mode],
             origin=origin_name(origin),
             rule=rules[out],
             pair=None if query_chunk < 0 or item_chunk < 0 else Pair(query_chunk, item_chunk),
-            via=None if via < 0 else ids[via],
+            via=None if via < 0 else catalog[via].id,
             span=None if end < 0 else (start, end),
             tokens=None if tokens < 0 else tokens,
         )

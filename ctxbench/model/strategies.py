@@ -17,7 +17,7 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -28,7 +28,7 @@ from ctxbench.io.errors import Message, ParameterError, SelectorError, check_ran
 from ctxbench.model import registry
 from ctxbench.model.candidates import Candidates, Note, Origin
 from ctxbench.model.requests import Batch, Query, together
-from ctxbench.model.resources import FORMAT, Resources
+from ctxbench.model.resources import FORMAT, Resources, WithinResources
 from ctxbench.model.selection import concatenated, joined
 
 if TYPE_CHECKING:
@@ -567,26 +567,22 @@ def built_step(stored: registry.StoredStep) -> Step:
     return Step(stored.kind, stored.name, cast("Any", _PLAIN) if call is None else call)
 
 
-class WithFormat(Resources):
+class WithFormat(WithinResources):
     """Resources with the pipeline's format, under the name `FORMAT`: for steps that count rendered tokens."""
 
     def __init__(self, resources: Resources, step: Step) -> None:
-        self._resources = resources
+        super().__init__(resources)
         self._step = step
 
     def get(self, name: str) -> Any:
         """As `Resources.get`; `FORMAT` is a function from a query and candidates to a `Prompt` a request."""
         if name == FORMAT:
             return lambda query, candidates: self._step.call(query, candidates, self._resources)
-        return self._resources.get(name)
+        return super().get(name)
 
     def identity(self, name: str) -> str:
         """As `Resources.identity`."""
-        return self._step.key if name == FORMAT else self._resources.identity(name)
-
-    def get_or_create(self, key: Hashable, make: Callable[[], T]) -> T:
-        """As `Resources.get_or_create`."""
-        return self._resources.get_or_create(key, make)
+        return self._step.key if name == FORMAT else super().identity(name)
 
 
 @dataclass(frozen=True)

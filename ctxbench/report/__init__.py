@@ -15,7 +15,7 @@ Modules:
     check_document: A check as a document: verdict, reasons, lost items with causes, and next steps.
     check_files: A check as JSON, GitHub annotations and JUnit XML.
     check_texts: Sentences about a check: summary, conclusion, acceptance, and locations in files.
-    document: Documents made of blocks, on the console and as Markdown.
+    document: Documents made of blocks, on the console and as Markdown; numbers and verdicts in words.
     pages: HTML pages: templates, SVG drawings, and long reports in two files.
     run_charts: Charts of runs: scores, comparisons, and accepted baselines over commits with their tables.
     run_page: A run as one HTML page, and the data of its queries.
@@ -24,5 +24,4 @@ Modules:
     scores: Scores of required and other items compared with a selector's thresholds.
     tuning_document: Tuning results as a document with figures, in Markdown and HTML.
     tuning_tables: Tuning results in sentences and tables, and on the console.
-    wording: Numbers, verdicts and units in words.
 """

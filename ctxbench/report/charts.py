@@ -12,7 +12,7 @@ import numpy as np
 
 from ctxbench.io.errors import ParameterError
 from ctxbench.model.arrays import FloatArray
-from ctxbench.report import wording
+from ctxbench.report import document
 from ctxbench.report.pages import TOOLTIP, axes_at, svg
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def mark_numbers(axis: Any, *, percent: bool = False, log: bool = False) -> None
 
 def percentage(value: float, _position: int | None = None) -> str:
     """A share in per cent, without the sign."""
-    return f"{100 * value:.6g}".replace("-", wording.MINUS)
+    return f"{100 * value:.6g}".replace("-", document.MINUS)
 
 
 def points_of_percent(value: float, _position: int | None = None) -> str:
@@ -106,7 +106,7 @@ def points_of_percent(value: float, _position: int | None = None) -> str:
 def signed(value: float, _position: int | None = None) -> str:
     """A difference with its sign; 0 has none."""
     text = f"{value:+,.6g}"
-    return "0" if not any(digit in text for digit in "123456789") else text.replace("-", wording.MINUS)
+    return "0" if not any(digit in text for digit in "123456789") else text.replace("-", document.MINUS)
 
 
 def compact(value: float) -> str:
@@ -408,7 +408,7 @@ def line_charts(
             handles = lines(ax, panel) | handles
         figure.legend(
             [handles[entry] for entry in legend],
-            [wording.named(entry) for entry in legend],
+            [document.named(entry) for entry in legend],
             loc="upper left",
             bbox_to_anchor=(_EDGE / width, 1.0 - foot / height),
             ncols=abreast,
@@ -458,7 +458,7 @@ def _rings(ax: Axes, panel: Panel) -> dict[str, Any]:
     for ring in panel.rings:
         x, y = (float(np.clip(v, scale.low, scale.high)) for v, scale in ((ring.x, panel.x), (ring.y, panel.y)))
         arrow = _ARROWS.get(((ring.x > x) - (ring.x < x), (ring.y > y) - (ring.y < y)), "")
-        tooltip = wording.named(ring.title) + " (beyond the axes)" * bool(arrow)
+        tooltip = document.named(ring.title) + " (beyond the axes)" * bool(arrow)
         full = ring.shape == "diamond"
         edge, face = (paper(ax), ink(ax)) if full else (ink(ax), "none" if ring.shape == "ring" else paper(ax))
         (drawn[f"{ring.tag} {ring.name}"],) = ax.plot(
@@ -487,7 +487,7 @@ def _set_scale(axis: Any, scale: Scale) -> None:
     if scale.names:
         limit = max(int(size(axis.axes)[0] / len(scale.names) / _LETTER) - 1, 3)
         axis.set_ticks(range(len(scale.names)), [_cut(name, limit) for name in scale.names], parse_math=False)
-    title = wording.named(scale.title)
+    title = document.named(scale.title)
     if axis.axis_name == "y" and len(title) * _LETTER > size(axis.axes)[1]:  # it would run through what is above
         title = title.replace(", ", ",\n", 1)
     axis.set_label_text(title, parse_math=False)
@@ -495,7 +495,7 @@ def _set_scale(axis: Any, scale: Scale) -> None:
 
 def _cut(text: str, limit: int) -> str:
     """A text on one line, of at most `limit` characters."""
-    line = wording.named(text)
+    line = document.named(text)
     return line if len(line) <= limit else f"{line[: limit - 1]}\u2026"
 
 
@@ -597,14 +597,14 @@ def heat_map(ax: Axes, chart: HeatMap) -> Any:
     wide, high = size(ax)[0] / columns, size(ax)[1] / rows
     turned: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
     turned = turned if max(map(len, chart.xs), default=0) * 6.0 > wide else {}
-    ax.set_xticks(np.arange(columns) + 0.5, list(map(wording.named, chart.xs)), parse_math=False, **turned)
-    ax.set_yticks(np.arange(rows) + 0.5, list(map(wording.named, chart.ys)), parse_math=False)
+    ax.set_xticks(np.arange(columns) + 0.5, list(map(document.named, chart.xs)), parse_math=False, **turned)
+    ax.set_yticks(np.arange(rows) + 0.5, list(map(document.named, chart.ys)), parse_math=False)
     ax.tick_params(length=0)
     ax.grid(visible=False)
     ax.spines[:].set_visible(False)
-    ax.set_xlabel(wording.named(chart.x), parse_math=False)
-    ax.set_ylabel(wording.named(chart.y), parse_math=False)
-    ax.set_title(wording.named(chart.title), loc="left", fontweight="bold", parse_math=False)
+    ax.set_xlabel(document.named(chart.x), parse_math=False)
+    ax.set_ylabel(document.named(chart.y), parse_math=False)
+    ax.set_title(document.named(chart.title), loc="left", fontweight="bold", parse_math=False)
     font = min(0.5 * high, wide / (0.65 * max(map(len, map(chart.format_value, values)), default=1)), 11.0)
     for row, column in np.argwhere(~np.isnan(chart.values)).tolist() if font >= _LEAST else ():
         _number(ax, chart, (column, row), font, mesh.to_rgba(chart.values[row, column]))
@@ -632,5 +632,5 @@ def _number(ax: Axes, chart: HeatMap, at: tuple[int, int], font: float, tint: An
         color=_DARK if light > _EQUAL else _LIGHT,
         fontsize=font,
         fontweight="bold" if chart.chosen == at else "normal",
-        gid=TOOLTIP + wording.named(f"{chart.x} {chart.xs[column]}, {chart.y} {chart.ys[row]}: {text}"),
+        gid=TOOLTIP + document.named(f"{chart.x} {chart.xs[column]}, {chart.y} {chart.ys[row]}: {text}"),
     )

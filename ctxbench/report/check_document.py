@@ -9,7 +9,7 @@ from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.gate.results import Change, Check, SelectorCheck, Verdict
 from ctxbench.gate.verdict import server_reasons
 from ctxbench.io.errors import SHOWN, count, faults_of, first_few
-from ctxbench.report import check_texts, wording
+from ctxbench.report import check_texts
 from ctxbench.report.check_texts import (
     ALLOW_REMOVED,
     NO_LOCATIONS,
@@ -19,11 +19,28 @@ from ctxbench.report.check_texts import (
     ranked_selectors,
     tokens_decided,
 )
-from ctxbench.report.document import Block, Bullets, Cell, Code, Document, Quoted, Section, Table, Text, Weight
+from ctxbench.report.document import (
+    LOOSE_LEGEND,
+    NONE,
+    P_WORDS,
+    Block,
+    Bullets,
+    Cell,
+    Code,
+    Document,
+    Quoted,
+    Section,
+    Table,
+    Text,
+    Weight,
+    has_loose,
+    mean,
+    number,
+)
 
 MORE = "Details: --verbose. Everything: --markdown FILE."
 _P = (
-    f"{wording.P_WORDS}, corrected for all metrics of the check. A deterministic selector has no p-value: each of its "
+    f"{P_WORDS}, corrected for all metrics of the check. A deterministic selector has no p-value: each of its "
     f"differences is a fact."
 )
 _LEGEND = "Detectable: the smallest loss that this number of queries shows in four of five checks."
@@ -143,7 +160,7 @@ def _verdicts(selectors: list[SelectorCheck]) -> Table:
     rows = []
     for check, figures in zip(selectors, counts, strict=True):
         judged = check.verdict is not Verdict.NOT_COMPARABLE
-        numbers = [_count_text(check, name, figures[name]) if judged else wording.NONE for name in names]
+        numbers = [_count_text(check, name, figures[name]) if judged else NONE for name in names]
         rows.append((str(check.verdict), Quoted(check.dataset), Quoted(check_texts.selector_title(check)), *numbers))
     return Table(
         title="Verdicts",
@@ -160,7 +177,7 @@ def _count_text(check: SelectorCheck, name: str, count: int) -> str:
     """A count; what was counted on no query is not 0."""
     if check.counted or name not in ("required lost", "gained"):
         return f"{count:,}"
-    return f"not counted ({check.nondeterministic:,} nondeterministic)" if name == "required lost" else wording.NONE
+    return f"not counted ({check.nondeterministic:,} nondeterministic)" if name == "required lost" else NONE
 
 
 def _counts(check: SelectorCheck) -> dict[str, int]:
@@ -238,7 +255,7 @@ def _pins(check: SelectorCheck) -> Table:
             (
                 check_texts.id_with_text(check, pin.query),
                 check_texts.sentence(pin.pin),
-                f"{pin.line}" if pin.line else wording.NONE,
+                f"{pin.line}" if pin.line else NONE,
                 check_texts.sentence(pin.message),
             )
             for pin in check.pins
@@ -256,8 +273,8 @@ def _minimums(check: SelectorCheck) -> Table:
             (
                 f"{verdict.metric} %",
                 "missed" if verdict.missed else "reached",
-                wording.mean(parse_metric(verdict.metric), verdict.estimate),
-                wording.number(parse_metric(verdict.metric), verdict.minimum.value),
+                mean(parse_metric(verdict.metric), verdict.estimate),
+                number(parse_metric(verdict.metric), verdict.minimum.value),
                 "lower end of the interval" if verdict.minimum.by == "lower" else "value",
                 f"{verdict.estimate.n:,}",
             )
@@ -415,5 +432,5 @@ def _legends(check: Check, sections: list[Section]) -> Iterator[Block]:
     if judged := [selector for selector in check.selectors if selector.metrics]:
         chance = [] if all(selector.deterministic for selector in judged) else [_P]
         cells = (str(cell) for selector in judged for row in _metrics(selector).rows for cell in row)
-        loose = [f"{wording.LOOSE_LEGEND}."] if any(map(wording.has_loose, cells)) else []
+        loose = [f"{LOOSE_LEGEND}."] if any(map(has_loose, cells)) else []
         yield Text(" ".join([*chance, _LEGEND, *loose]))

@@ -33,7 +33,7 @@ from ctxbench.gate.results import (
 )
 from ctxbench.gate.verdict import missed_text, server_reasons, undecided_reason
 from ctxbench.io.errors import SHOWN, Fault, count, faults_of, first_few, message_code
-from ctxbench.report import check_texts, wording
+from ctxbench.report import check_texts, document
 from ctxbench.report.check_texts import NO_LOCATIONS, Location, Locations, metric_cause, unknown_location
 
 FORMAT = 1
@@ -502,12 +502,14 @@ def _command(note: _Note) -> str:
     where = [f"file={_property(file)}"] if file else []
     where += [f"{name}={value}" for name, value in (("line", line), ("col", note.column)) if file and value]
     named = ",".join([*where, f"title={_property(check_texts.clipped(note.title))}"])
-    return f"::{'error' if note.error else 'warning'} {named}::{_data(wording.with_loose_legend(note.text)[:_LONGEST])}"
+    return (
+        f"::{'error' if note.error else 'warning'} {named}::{_data(document.with_loose_legend(note.text)[:_LONGEST])}"
+    )
 
 
 def _data(text: str) -> str:
     """A message as a workflow command holds it."""
-    return wording.named(text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A"))
+    return document.named(text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A"))
 
 
 def _property(text: str) -> str:
@@ -656,7 +658,7 @@ def _document(name: str, suites: list[tuple[str, list[_Case]]]) -> str:
             testcase = SubElement(element, "testcase", names)
             if case.outcome:
                 kind = {"type": _legal(case.kind)} if case.outcome != "skipped" else {}
-                message = _legal(wording.with_loose_legend(check_texts.sentence(case.message)))
+                message = _legal(document.with_loose_legend(check_texts.sentence(case.message)))
                 SubElement(testcase, case.outcome, {**kind, "message": message}).text = message
     indent(root)
     return f"<?xml version='1.0' encoding='utf-8'?>\n{tostring(root, encoding='unicode')}\n"

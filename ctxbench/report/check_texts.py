@@ -34,7 +34,7 @@ from ctxbench.gate.snapshots import shortened
 from ctxbench.gate.verdict import missed_text
 from ctxbench.io.errors import count, first_few
 from ctxbench.model.candidates import BEYOND_CHUNKS, NOT_CHOSEN
-from ctxbench.report import wording
+from ctxbench.report import document
 from ctxbench.report.document import Block, Bullets, Cell, Quoted, Table
 
 _NOWHERE = ("", 0)
@@ -138,7 +138,7 @@ def selector_name(check: SelectorCheck) -> str:
 
 def selector_title(check: SelectorCheck | AcceptedFigures) -> str:
     """A selector's name for people: `agent (= learned/normal, shipped)`."""
-    return wording.selector_title(check.selector, check.shipped)
+    return document.selector_title(check.selector, check.shipped)
 
 
 def replacement_text(check: Check) -> str:
@@ -167,7 +167,7 @@ def _figure_text(change: FigureChange) -> str:
 def _figure(name: str, value: float | None) -> str:
     if value is None:
         return "none"
-    return f"{value:,.0f}" if name == "queries" else wording.with_unit(parse_metric(name), value)
+    return f"{value:,.0f}" if name == "queries" else document.with_unit(parse_metric(name), value)
 
 
 def shared_notices(check: Check) -> tuple[str, ...]:
@@ -220,7 +220,7 @@ def token_change_text(change: TokenChange) -> str:
 def metric_title(judged: MetricVerdict) -> str:
     """A metric with what its numbers count: `completeness %`, `tokens`."""
     metric = parse_metric(judged.metric)
-    return f"{metric} %" if wording.unit(metric) == "%" else str(metric)
+    return f"{metric} %" if document.unit(metric) == "%" else str(metric)
 
 
 def means(judged: MetricVerdict) -> str:
@@ -230,32 +230,32 @@ def means(judged: MetricVerdict) -> str:
 
 def sides(judged: MetricVerdict) -> tuple[str, str]:
     """The means of baseline and now, with as many decimals as their difference has, so that they show it."""
-    mean = partial(wording.mean, parse_metric(judged.metric), min_decimals=_decimals(judged))
+    mean = partial(document.mean, parse_metric(judged.metric), min_decimals=_decimals(judged))
     return mean(judged.base), mean(judged.head)
 
 
 def difference(metric: Metric, comparison: Comparison) -> str:
     """A difference with its interval: `-3.1 (-6.0 to -1.9)`; the interval is left out where all values are equal."""
-    value = wording.signed(metric, comparison.difference)
-    interval = wording.difference_interval(metric, comparison)
+    value = document.signed(metric, comparison.difference)
+    interval = document.difference_interval(metric, comparison)
     return f"{value} ({interval})" if interval and (comparison.higher or comparison.lower) else value
 
 
 def p_value(comparison: Comparison) -> str:
     """The corrected p-value; a dash where nothing was compared."""
     if not comparison.n or not math.isfinite(comparison.p_holm):
-        return wording.NONE
-    return wording.p_text(comparison.p_holm, at_floor=comparison.p_holm_at_floor)
+        return document.NONE
+    return document.p_text(comparison.p_holm, at_floor=comparison.p_holm_at_floor)
 
 
 def size_text(metric: Metric, value: float | None) -> str:
     """A size in the unit of differences: `1.0 points`, `12 tokens`; a dash for None."""
     if value is None or not math.isfinite(value):
-        return wording.NONE
-    text = wording.number(metric, value)
+        return document.NONE
+    text = document.number(metric, value)
     if value and not any(digit in text for digit in "123456789"):
-        text = f"{value * (100 if wording.unit(metric) == '%' else 1):.2g}"
-    return f"{text} {wording.points(metric)}".rstrip()
+        text = f"{value * (100 if document.unit(metric) == '%' else 1):.2g}"
+    return f"{text} {document.points(metric)}".rstrip()
 
 
 def score_text(change: Change) -> str:
@@ -269,7 +269,7 @@ def score_text(change: Change) -> str:
 
 
 def _score(value: float | None) -> str:
-    return "none" if value is None else wording.named(f"{value:.4f}")
+    return "none" if value is None else document.named(f"{value:.4f}")
 
 
 def exclusion_text(change: Change) -> str:
@@ -304,7 +304,7 @@ def summary_text(figures: AcceptedFigures) -> str:
     """What was accepted, on one line: `bm25 on desk: completeness 24.8%, 3,094 tokens a query, 694 queries`."""
     parts = []
     for metric, value in figures.metrics.items():
-        unit, number = wording.unit(metric), wording.number(metric, value)
+        unit, number = document.unit(metric), document.number(metric, value)
         if unit == "tokens" and str(metric) == unit:
             parts.append(f"{number} tokens a query")
         elif str(metric) == "total_tokens":
@@ -472,13 +472,13 @@ def _main_reason(check: SelectorCheck) -> str:
 
 def _mean(judged: MetricVerdict, value: float) -> str:
     """A mean of a metric with its unit, with as many decimals as the difference has: `27.5%`."""
-    return wording.with_unit(parse_metric(judged.metric), value, min_decimals=_decimals(judged))
+    return document.with_unit(parse_metric(judged.metric), value, min_decimals=_decimals(judged))
 
 
 def _decimals(judged: MetricVerdict) -> int:
     """How many decimals the difference of a metric has; 0 where there is none."""
     difference = judged.comparison.difference
-    return len(wording.signed(parse_metric(judged.metric), difference).partition(".")[2]) if difference else 0
+    return len(document.signed(parse_metric(judged.metric), difference).partition(".")[2]) if difference else 0
 
 
 def _size(selectors: Sequence[SelectorCheck]) -> str:

@@ -21,8 +21,7 @@ from markupsafe import Markup, escape
 
 from ctxbench.io.errors import StorageError, count, first_few, visible
 from ctxbench.io.files import read_bytes, read_text, write_atomic
-from ctxbench.report.document import Document
-from ctxbench.report.wording import on_one_line, without_surrogates
+from ctxbench.report.document import Document, on_one_line, without_surrogates
 
 if TYPE_CHECKING:
     from jinja2 import Template

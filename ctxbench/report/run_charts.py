@@ -23,7 +23,7 @@ from ctxbench.gate.baseline import AcceptedFigures
 from ctxbench.gate.history import FIGURES, GONE, BaselineHistory, PastBaseline
 from ctxbench.io.console import is_plain
 from ctxbench.io.errors import ParameterError, first_few
-from ctxbench.report import wording
+from ctxbench.report import document
 from ctxbench.report.charts import (
     COLOURS,
     LOG_FROM,
@@ -37,10 +37,10 @@ from ctxbench.report.charts import (
     signed,
     size,
 )
+from ctxbench.report.document import printable
 from ctxbench.report.pages import TOOLTIP, axes_at, png, svg
 from ctxbench.report.run_text import cost_title, csv_number, dim_notes, empty_table
 from ctxbench.report.scores import ScoreGroup
-from ctxbench.report.wording import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -70,7 +70,7 @@ def scores(ax: Axes, group: ScoreGroup) -> None:
         _bars(ax, group, (-idle, -not_required), _IDLE, labels)
     ax.axhline(0.0, color=ink(ax), linewidth=0.8)
     ax.set_xlim(float(group.edges[0]), float(group.edges[-1]))
-    ax.set_xlabel(wording.named(group.title) or "score", parse_math=False)
+    ax.set_xlabel(document.named(group.title) or "score", parse_math=False)
     ax.set_ylabel("how many")
     ax.yaxis.set_major_locator(MaxNLocator(integer=True))
     ax.yaxis.set_major_formatter(FuncFormatter(_count))
@@ -103,7 +103,7 @@ def _count(value: float, _position: int | None = None) -> str:
 
 def _thresholds(ax: Axes, group: ScoreGroup) -> None:
     """Draw thresholds as lines with labels, and the legend of the bars."""
-    by_value = group_pairs(((t.value, t.text), wording.named(t.selector)) for t in group.thresholds)
+    by_value = group_pairs(((t.value, t.text), document.named(t.selector)) for t in group.thresholds)
     labels = [
         (value, text if len(group.selectors) == 1 else f"{text} {first_few(names, 1)}"[:_LABEL_LETTERS])
         for (value, text), names in sorted(by_value.items())
@@ -191,7 +191,7 @@ def trade_off(
     named: list[tuple[tuple[float, float], str, str, Any]] = []
     marks, numbers = marks_of(colours), {name: str(number) for number, name in enumerate(colours, start=1)}
     for name, (across, up) in drawn.items():
-        text = wording.named(name) + " (baseline)" * (name == base and len(drawn) > 1)
+        text = document.named(name) + " (baseline)" * (name == base and len(drawn) > 1)
         at = (across.value if name in within else end, up.value if name in above else foot)
         marker, reach = "s" if name == base else marks[name], at * 2
         if name in near:
@@ -200,13 +200,13 @@ def trade_off(
             (left, right), (low, high) = _ends(across), _ends(up)
             reach = (left, low, right, high)
         elif name in within:
-            marker, text = "v", f"{text}, {wording.with_unit(y, up.value)} (below the axis)"
+            marker, text = "v", f"{text}, {document.with_unit(y, up.value)} (below the axis)"
         else:
-            marker, text = ">", f"{text}, {wording.with_unit(x, across.value)} (beyond the axis)"
+            marker, text = ">", f"{text}, {document.with_unit(x, across.value)} (beyond the axis)"
         ax.plot(
             *at,
             label=name,
-            gid=f"{TOOLTIP}{wording.named(name)}: {_mean_text(y, up)}, {_mean_text(x, across)}",
+            gid=f"{TOOLTIP}{document.named(name)}: {_mean_text(y, up)}, {_mean_text(x, across)}",
             marker=marker,
             color=colours[name],
             markeredgecolor=paper(ax),
@@ -220,7 +220,7 @@ def trade_off(
     obstacles = _draw_front(ax, front, lower=x.declaration.better == "lower")
     place_labels(ax, _joint(named, numbered=numbered), obstacles=obstacles)
     loose = any(_is_dotted(estimate.interval) for name in near for estimate in drawn[name])
-    titles = [wording.axis_title(metric) + ", logarithmic" * log for metric, log in zip(metrics, logs, strict=True)]
+    titles = [document.axis_title(metric) + ", logarithmic" * log for metric, log in zip(metrics, logs, strict=True)]
     ax.set(xlabel=titles[0] + _LOOSE * loose, ylabel=titles[1])
 
 
@@ -232,7 +232,7 @@ def _joint(named: Sequence[tuple[tuple[float, float], str, str, Any]], *, number
         names, numbers = [text for text, _, _ in labels], [number for _, number, _ in labels]
         names = names if len(names) <= _NAMED else [*names[: _NAMED - 1], f"{len(names) - _NAMED + 1} more"]
         short = ", ".join(numbers) if numbered else ""
-        joined.append(PointLabel(at, wording.listed(names), labels[0][2], short))
+        joined.append(PointLabel(at, document.listed(names), labels[0][2], short))
     return joined
 
 
@@ -266,14 +266,14 @@ def differences(
         counts = f"{comparison.higher:,} higher\n{comparison.lower:,} lower"
         ax.text(1.02, row, counts, transform=ax.get_yaxis_transform(), va="center", fontsize="small", color=ink(ax))
     ax.set_ylim(len(comparisons) - 0.5, -0.5)
-    ax.set_yticks(range(len(comparisons)), [wording.named(name) for name in comparisons], parse_math=False)
+    ax.set_yticks(range(len(comparisons)), [document.named(name) for name in comparisons], parse_math=False)
     ax.tick_params(axis="y", length=0)
-    ax.xaxis.set_major_formatter(FuncFormatter(points_of_percent if wording.unit(metric) == "%" else signed))
+    ax.xaxis.set_major_formatter(FuncFormatter(points_of_percent if document.unit(metric) == "%" else signed))
     ax.margins(x=0.1)
-    unit = wording.points(metric)
+    unit = document.points(metric)
     of = "" if not unit or unit == str(metric) else f", {unit}"
     hollow = any(not comparison.significant for comparison in comparisons.values())
-    notes = f"difference in {metric}{of}\nfrom {wording.named(base)}"
+    notes = f"difference in {metric}{of}\nfrom {document.named(base)}"
     notes += "\nhollow: not significant" * hollow
     notes += _LOOSE * any(_is_dotted(comparison.interval) for comparison in comparisons.values())
     ax.set_xlabel(notes, parse_math=False)
@@ -282,7 +282,7 @@ def differences(
 def _foot(points: Mapping[str, tuple[Estimate, Estimate]], y: Metric) -> tuple[float, list[str]]:
     """The start of the y axis, and the selectors that are not drawn at its foot."""
     ups = {name: up for name, (_, up) in points.items()}
-    if ups and wording.unit(y) == "%" and y.declaration.better == "higher":
+    if ups and document.unit(y) == "%" and y.declaration.better == "higher":
         best = max(up.value for up in ups.values())
         better = {name: up for name, up in ups.items() if up.value >= best / 2}
         ups = better if len(better) >= _MOST * len(ups) else ups
@@ -294,7 +294,7 @@ def _end(points: Mapping[str, tuple[Estimate, Estimate]], x: Metric) -> tuple[fl
     """The end of the x axis, and the selectors that are not drawn at it."""
     values = sorted(across.value for across, _ in points.values())
     most = values[math.ceil(_MOST * len(values)) - 1] if values else 0.0
-    limit = LOG_FROM * most if most > 0 and wording.unit(x) != "%" else math.inf
+    limit = LOG_FROM * most if most > 0 and document.unit(x) != "%" else math.inf
     within = [name for name, (across, _) in points.items() if across.value <= limit]
     return max((_ends(points[name][0])[1] for name in within), default=0.0), within
 
@@ -309,15 +309,15 @@ def _ends(estimate: Estimate) -> tuple[float, float]:
 
 def _mean_text(metric: Metric, estimate: Estimate) -> str:
     """A mean with its interval, as text."""
-    interval = wording.estimate_interval(metric, estimate)
-    unit = wording.unit(metric)
-    text = f"{wording.number(metric, estimate.value)}{unit if unit == '%' else ''} {metric}"
+    interval = document.estimate_interval(metric, estimate)
+    unit = document.unit(metric)
+    text = f"{document.number(metric, estimate.value)}{unit if unit == '%' else ''} {metric}"
     return f"{text} ({interval})" if interval else text
 
 
 def _scale_metric(axis: Any, metric: Metric, values: Sequence[float]) -> bool:
     """Set the scale and numbers of an axis; returns whether it is logarithmic."""
-    percent = wording.unit(metric) == "%"
+    percent = document.unit(metric) == "%"
     log = not percent and bool(values) and min(values) > 0 and max(values) / min(values) > LOG_FROM
     mark_numbers(axis, percent=percent, log=log)
     return log
@@ -424,7 +424,7 @@ def over_commits(
     drawn: dict[str, Any] = {}
     for x in (x for x, commit in enumerate(commits) if commit.broken):
         drawn[BROKEN] = ax.axvline(x, color=ink(ax), alpha=0.45, linestyle=":", linewidth=1.4, zorder=1)
-    percent = wording.unit(metric) == "%"
+    percent = document.unit(metric) == "%"
     for number, line in enumerate(lines):
         look: dict[str, Any] = {
             "color": COLOURS[number % len(COLOURS)],
@@ -437,12 +437,12 @@ def over_commits(
         ax.plot(range(len(commits)), values, **look | {"marker": ""}, linewidth=1.6, label=f"_{line.name}", zorder=2)
         for x, value in enumerate(values):
             if math.isfinite(value):
-                tooltip = f"{line.name}: {wording.number(metric, value)}{'%' * percent} {metric}, {commits[x].title}"
+                tooltip = f"{line.name}: {document.number(metric, value)}{'%' * percent} {metric}, {commits[x].title}"
                 ax.plot(
                     [x],
                     [value],
                     **look | {"linestyle": "none"},
-                    gid=TOOLTIP + wording.named(tooltip),
+                    gid=TOOLTIP + document.named(tooltip),
                     zorder=3,
                     clip_on=False,
                 )
@@ -473,7 +473,7 @@ def history_picture(
             handles |= over_commits(ax, commits, lines, metric)
         figure.legend(
             [handles[name] for name in names],
-            [wording.named(name) for name in names],
+            [document.named(name) for name in names],
             loc="upper left",
             bbox_to_anchor=(14.0 / _WIDTH, 1.0 - foot / height),
             ncols=abreast,
@@ -483,7 +483,7 @@ def history_picture(
 
     if form == "png":
         return png(draw, width=_WIDTH, height=height)
-    label = f"{wording.listed([metric.declaration.title for metric in metrics])} over commits"
+    label = f"{document.listed([metric.declaration.title for metric in metrics])} over commits"
     return svg(draw, width=_WIDTH, height=height, name="history", label=label).encode()
 
 
@@ -502,7 +502,7 @@ def growth_chart(growth: Mapping[str, Sequence[Growth]], form: str) -> bytes:
                     look = {"color": COLOURS[number % len(COLOURS)], "marker": shape, "markeredgecolor": paper(ax)}
                     title = f"{name}: {cost_title(cost).partition(',')[0]} (exponent {cost.fit.exponent:z.2f})"
                     ax.plot(
-                        cost.sizes, cost.seconds, **look, markersize=7.0, linestyle="none", label=wording.named(title)
+                        cost.sizes, cost.seconds, **look, markersize=7.0, linestyle="none", label=document.named(title)
                     )
                     ax.plot(
                         cost.sizes, cost.fit.factor * np.power(cost.sizes, cost.fit.exponent), "--", color=look["color"]
@@ -529,7 +529,7 @@ def growth_chart(growth: Mapping[str, Sequence[Growth]], form: str) -> bytes:
 def _scaled(ax: Axes, commits: Sequence[CommitMark], metric: Metric, values: Sequence[float]) -> None:
     """Give the axes their ends and marks: upwards around the values, across as many commits as there is room for."""
     low, high = (min(values), max(values)) if values else (0.0, 1.0)
-    percent = wording.unit(metric) == "%"
+    percent = document.unit(metric) == "%"
     margin = max((high - low) * 0.15, 0.02 if percent else max(0.05 * high, 1.0))
     top = min(high + margin, 1.0) if percent else high + margin
     ax.set(xlim=(-0.5, len(commits) - 0.5), ylim=(max(low - margin, 0.0), top))
@@ -641,11 +641,11 @@ def _table(history: BaselineHistory, pair: tuple[str, str] | None, plain: bool) 
     table.add_column("message", min_width=8)  # which gives way where the terminal is narrow
     for at in history.accepted:
         accepted = None if pair is None else _find(at, pair)
-        state = wording.NONE if not at.fault else "removed" if at.fault == GONE else "unreadable"
+        state = document.NONE if not at.fault else "removed" if at.fault == GONE else "unreadable"
         figures = (
-            [state, wording.NONE] if accepted is None else [wording.number(m, _value(accepted, m)) for m in FIGURES]
+            [state, document.NONE] if accepted is None else [document.number(m, _value(accepted, m)) for m in FIGURES]
         )
-        queries = wording.NONE if accepted is None else f"{accepted.queries:,}"
+        queries = document.NONE if accepted is None else f"{accepted.queries:,}"
         cells = [Text(printable(cell, plain)) for cell in (at.commit.date[:_DAY], at.commit.short, queries, *figures)]
         message = Text(printable(at.commit.message, plain), no_wrap=True, overflow="crop" if plain else "ellipsis")
         table.add_row(*cells, message)
@@ -675,4 +675,4 @@ def _history_title(history: BaselineHistory, pair: tuple[str, str]) -> str:
     """A selector with its dataset, named as it was accepted last."""
     dataset, selector = pair
     accepted = next(accepted for at in reversed(history.accepted) if (accepted := _find(at, pair)) is not None)
-    return f"{wording.selector_title(selector, accepted.shipped)} on {dataset}"
+    return f"{document.selector_title(selector, accepted.shipped)} on {dataset}"

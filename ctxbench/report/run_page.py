@@ -21,16 +21,18 @@ from markupsafe import Markup
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.queries import DatasetQuery
 from ctxbench.evaluation.answers import Part, enough_shown
+from ctxbench.evaluation.inputs import count_tokens
 from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.evaluation.run_folder import HEADLINE, DatasetSummary, RunFolder, RunSummary, summarise_run
 from ctxbench.io.errors import StorageError, count
 from ctxbench.io.files import write_atomic
 from ctxbench.model.arrays import BoolArray, FloatArray, Grade, IntArray, owners
 from ctxbench.model.candidates import Candidates, Mode, Origin, place_among
-from ctxbench.model.items import Item
+from ctxbench.model.items import Catalog
 from ctxbench.model.selection import stacked
-from ctxbench.report import wording
+from ctxbench.report import document
 from ctxbench.report.charts import colours
+from ctxbench.report.document import without_surrogates
 from ctxbench.report.pages import axes_at, page_template, read_parts, report_title, stylesheet, svg
 from ctxbench.report.run_charts import points_of, scores, trade_off
 from ctxbench.report.run_tables import (
@@ -42,12 +44,13 @@ from ctxbench.report.run_tables import (
 )
 from ctxbench.report.run_text import run_facts
 from ctxbench.report.scores import LabelCodes, ScoreGroup, score_groups, threshold_of
-from ctxbench.report.wording import without_surrogates
 from ctxbench.search.chunking import DOCUMENTS, ItemChunking
+from ctxbench.search.tokens import TokenCounter
 from ctxbench.selectors.explain import Chunkings
 
 MOST_CHOSEN = 60  # chosen items of one query that the page lists
 NEAREST = 10  # items that stayed out, of one query
+MOST_ITEMS = 20_000  # a page has no more items of a catalog than it names, unless an answer is the whole catalog
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +60,7 @@ class _Frame:
     Attributes:
         dataset: the queries that were asked.
         labels: its labels.
-        tokens: prompt tokens of every item, shape (n_items,).
+        tokens: prompt tokens, see `page_tokens`, shape (n_items,).
         n_offered_by_all: how many items the whole catalog offers each query, shape (n_queries,); -1 where the request
             may get only some, or has a session.
     """
@@ -86,7 +89,7 @@ def dataset_payload(
     Args:
         dataset: as it was run; its unlabelled queries without forbidden items are left out, as in the run.
         parts: the answers, one a selector.
-        tokens: prompt tokens of every item, shape (n_items,).
+        tokens: prompt tokens, see `page_tokens`, shape (n_items,).
         selectors: the selectors in the manifest; one that is not there splits items as the specification does.
 
     Raises:
@@ -103,10 +106,11 @@ def dataset_payload(
     chunkings: list[list[Any]] = []
     splits = [DOCUMENTS]
     answers = [_answers(part, frame, chunkings, _Pairs.of(selectors.get(part.selector), splits)) for part in parts]
+    listed = _listed(measured, answers)
     return {
         "name": dataset.name,
-        "items": _items(dataset.catalog, tokens),
-        "splits": [_chunks(dataset.catalog, split) for split in splits],
+        "items": _items(dataset.catalog, tokens, listed),
+        "splits": [_chunks(dataset.catalog, split, listed) for split in splits],
         "queries": _queries(measured.queries, frame.labels),
         "selectors": answers,
         "chunkings": chunkings,
@@ -138,29 +142,53 @@ def script_json(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
-    return wording.without_surrogates(text)
+    return document.without_surrogates(text)
 
 
-def _items(catalog: Sequence[Item], tokens: IntArray) -> dict[str, Any]:
-    """The item table: one column a field."""
+def page_tokens(folder: RunFolder, name: str, dataset: Dataset, counter: TokenCounter) -> IntArray:
+    """Prompt tokens of the items of a dataset that the page of a run may have, shape (n_items,); 0 for the others."""
+    needed = np.full(len(dataset.catalog), len(dataset.catalog) <= MOST_ITEMS)
+    needed[dataset.judgments.item] = True
+    for selector in folder.read("manifest.json")["selectors"]:
+        for block in folder.load(name, selector).answers.blocks() if not needed.all() else ():
+            needed[block.candidates.item] = True
+    tokens = np.zeros(len(needed), dtype=np.int64)
+    tokens[needed] = count_tokens(counter, [dataset.catalog[item] for item in np.flatnonzero(needed).tolist()])
+    return tokens
+
+
+def _listed(dataset: Dataset, answers: Sequence[Mapping[str, Any]]) -> Sequence[int]:
+    """The positions of the items that the page has, rising; see `MOST_ITEMS`."""
+    if len(dataset.catalog) <= MOST_ITEMS or any(answer["whole"] != {"all": 0} for answer in answers):
+        return range(len(dataset.catalog))
+    columns = [answer[name] for answer in answers for name in ("item", "via")]
+    named = {item for column in columns for item in (column if isinstance(column, list) else column.values())}
+    return sorted((named | set(dataset.judgments.item.tolist())) - {-1})
+
+
+def _items(catalog: Catalog, tokens: IntArray, listed: Sequence[int]) -> dict[str, Any]:
+    """The item table: one column a field; with the positions of the items where some of the catalog are not in it."""
+    items = [catalog[position] for position in listed]
     return {
-        "count": len(catalog),
-        "type": _column([item.type for item in catalog]),
-        "server": _column([item.server for item in catalog]),
-        "name": [item.name for item in catalog],
-        "title": _column([item.title or None for item in catalog]),
-        "description": _column([item.description for item in catalog]),
-        "priority": _column([item.priority for item in catalog]),
-        "found": _column([int(item.enabled and item.include == "agent") for item in catalog]),
-        "tokens": _column(tokens.tolist()),
+        **({} if len(items) == len(catalog) else {"position": listed}),
+        "count": len(items),
+        "type": _column([item.type for item in items]),
+        "server": _column([item.server for item in items]),
+        "name": [item.name for item in items],
+        "title": _column([item.title or None for item in items]),
+        "description": _column([item.description for item in items]),
+        "priority": _column([item.priority for item in items]),
+        "found": _column([int(item.enabled and item.include == "agent") for item in items]),
+        "tokens": _column(tokens[listed].tolist()),
     }
 
 
-def _chunks(catalog: Sequence[Item], split: ItemChunking) -> dict[str, list[str]]:
+def _chunks(catalog: Catalog, split: ItemChunking, listed: Sequence[int]) -> dict[str, list[str]]:
     """The chunks of the items by position, only where an item is not one chunk of `name: description`."""
-    texts = {str(position): list(split(item)) for position, item in enumerate(catalog)}
-    plain = [f"{item.name}: {item.description}" if item.description else item.name for item in catalog]
-    return {position: chunks for position, chunks in texts.items() if chunks != [plain[int(position)]]}
+    items = {position: catalog[position] for position in listed}
+    chunks = {position: list(split(item)) for position, item in items.items()}
+    plain = {n: f"{item.name}: {item.description}" if item.description else item.name for n, item in items.items()}
+    return {str(position): texts for position, texts in chunks.items() if texts != [plain[position]]}
 
 
 def _queries(queries: Sequence[DatasetQuery], labels: LabelCodes) -> dict[str, Any]:
@@ -448,7 +476,7 @@ def render_page(
     Args:
         folder: of the run.
         datasets: those of the run, by the names in its manifest.
-        tokens: prompt tokens of every item by dataset, each of shape (n_items,), by the run's counter.
+        tokens: prompt tokens by dataset, see `page_tokens`, each of shape (n_items,), by the run's counter.
         summary: of this folder, where it is at hand; else it is made.
 
     Raises:
@@ -560,7 +588,7 @@ def _scatter(summary: RunSummary, dataset: DatasetSummary, name: str, size: tupl
 def _histogram(group: ScoreGroup, dataset: str, name: str) -> str:
     """Histograms of scores, with thresholds."""
     width, height = _SCORES
-    of = f"{wording.listed(list(group.selectors))} on {dataset}{f' ({group.title})' if group.title else ''}"
+    of = f"{document.listed(list(group.selectors))} on {dataset}{f' ({group.title})' if group.title else ''}"
     return svg(
         lambda figure: scores(axes_at(figure, 58.0, 8.0, width - 70.0, height - 52.0), group),
         width=width,

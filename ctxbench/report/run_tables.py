@@ -21,7 +21,7 @@ from ctxbench.io.errors import UserError, count, first_few
 from ctxbench.model import registry
 from ctxbench.model.registry import AnyStored, StoredAnalyses, StoredDomains, StoredMerge, StoredPipeline, StoredRefine
 from ctxbench.pipelines.fits import SHIPPED, open_calibrations
-from ctxbench.report import wording
+from ctxbench.report import document
 from ctxbench.selectors.selector import value_text
 
 Stage: TypeAlias = AnyStored | tuple[StoredRefine, ...] | None
@@ -290,10 +290,20 @@ class ComparisonTable:
 
 
 def selector_titles(manifest: Mapping[str, Any]) -> dict[str, str]:
-    """The titles of a run's selectors, by name."""
+    """The titles of a run's selectors, by name; one with an approximate index has its recall in it."""
     return {
-        name: wording.selector_title(name, about.get("shipped", "")) for name, about in manifest["selectors"].items()
+        name: f"{document.selector_title(name, about.get('shipped', ''))}{_recall_title(about.get('index_recall'))}"
+        for name, about in manifest["selectors"].items()
     }
+
+
+def _recall_title(recalls: Mapping[str, Mapping[str, Any]] | None) -> str:
+    """` (faiss, recall@20 0.97 to 0.99)`: the lowest and highest recall of an index over datasets; empty without."""
+    if not recalls:
+        return ""
+    (index, k), *_ = {(recall["index"], recall["k"]) for recall in recalls.values()}
+    values = sorted({document.recall(recall["value"]) for recall in recalls.values()})
+    return f" ({index}, recall@{k} {' to '.join(dict.fromkeys((values[0], values[-1])))})"
 
 
 def with_titles(summary: RunSummary) -> RunSummary:
@@ -302,7 +312,12 @@ def with_titles(summary: RunSummary) -> RunSummary:
     if all(name == title for name, title in titles.items()):
         return summary
     described = {
-        titles[name]: {**about, "shipped": "", "like": titles.get(about.get("like"), about.get("like"))}
+        titles[name]: {
+            **about,
+            "shipped": "",
+            "index_recall": None,
+            "like": titles.get(about.get("like"), about.get("like")),
+        }
         for name, about in summary.manifest["selectors"].items()
     }
     experiment = {**summary.manifest["experiment"], "compare_to": titles[summary.compare_to]}
@@ -356,7 +371,9 @@ def about_selector(manifest: Mapping[str, Any], name: str) -> tuple[str, str]:
     values = ", ".join(f"{key} {value_text(value)}" for key, value in described.get("values", {}).items())
     if described.get("like"):  # then its own size counts for nothing
         values = f"as many items as {described['like']}"
-    return about, values
+    recalls = (described.get("index_recall") or {}).items()
+    notes = (f"{dataset}: {note_text('index_recall', recall)}" for dataset, recall in recalls)
+    return "; ".join(filter(None, [about, *notes])), values
 
 
 def _columns(summary: RunSummary, dataset: DatasetSummary, every_metric: bool) -> tuple[Column, ...]:
@@ -379,7 +396,7 @@ def _columns(summary: RunSummary, dataset: DatasetSummary, every_metric: bool) -
             title=str(metric) if every_metric else _SHORT.get(metric.name, str(metric)),
             about=metric.declaration.description
             + f" Items of the same {metric.group} count as one." * bool(metric.group),
-            unit=wording.unit(metric),
+            unit=document.unit(metric),
             interval=every_metric or summary.metrics_named or metric.name in HEADLINE,
         )
         for metric in metrics
@@ -409,19 +426,19 @@ def _row(summary: RunSummary, selector: SelectorSummary, columns: Sequence[Colum
 
 def _cell(selector: SelectorSummary, column: Column) -> Cell:
     if (estimate := selector.estimates.get(column.key)) is None:
-        return Cell(wording.NONE, why=selector.unavailable.get(column.key, "not computed"))
+        return Cell(document.NONE, why=selector.unavailable.get(column.key, "not computed"))
     if estimate.n == 0:
-        return Cell(wording.NONE, why="no query that it applies to")
-    interval = wording.estimate_interval(column.metric, estimate) if column.interval else ""
-    return Cell(wording.number(column.metric, estimate.value), interval)
+        return Cell(document.NONE, why="no query that it applies to")
+    interval = document.estimate_interval(column.metric, estimate) if column.interval else ""
+    return Cell(document.number(column.metric, estimate.value), interval)
 
 
 def _difference(metric: Metric, comparison: Comparison) -> ShownDifference:
     return ShownDifference(
-        value=wording.signed(metric, comparison.difference),
-        interval=wording.difference_interval(metric, comparison),
-        verdict=wording.verdict(comparison),
-        queries_needed=wording.queries_needed(comparison),
+        value=document.signed(metric, comparison.difference),
+        interval=document.difference_interval(metric, comparison),
+        verdict=document.verdict(comparison),
+        queries_needed=document.queries_needed(comparison),
         significant=bool(comparison.significant),
         counts=(comparison.higher, comparison.lower, comparison.equal),
         test=comparison.test,
@@ -434,7 +451,7 @@ def table_notes(summary: RunSummary, dataset: DatasetSummary, columns: Sequence[
         (c, e) for c in columns for selector in dataset.selectors if (e := selector.estimates.get(c.key)) and e.n
     ]
     is_counted = any("item_tokens" in c.metric.declaration.needs for c in columns)
-    loose = f"{wording.LOOSE} behind an interval: there are too few queries, or too few that differ, to rely on it."
+    loose = f"{document.LOOSE} behind an interval: there are too few queries, or too few that differ, to rely on it."
     return (
         *([f"Prompt tokens are counted by {summary.manifest['tokens']}."] if is_counted else []),
         *_sizes(columns, figures),
@@ -448,7 +465,7 @@ def table_notes(summary: RunSummary, dataset: DatasetSummary, columns: Sequence[
         *_reasons(dataset, columns),
         *_failures(dataset),
         *(
-            f"{wording.named(selector.selector)}: {', '.join(note_text(*note) for note in selector.notes.items())}."
+            f"{document.named(selector.selector)}: {', '.join(note_text(*note) for note in selector.notes.items())}."
             for selector in dataset.selectors
             if selector.notes
         ),
@@ -487,10 +504,10 @@ def _counted_queries(summary: RunSummary, dataset: DatasetSummary) -> Iterator[s
 
 def _any_loose(dataset: DatasetSummary, figures: Sequence[tuple[Column, Estimate]]) -> bool:
     """Whether an interval that does not hold is shown, of a mean or of a difference."""
-    texts = [wording.estimate_interval(column.metric, estimate) for column, estimate in figures if column.interval]
+    texts = [document.estimate_interval(column.metric, estimate) for column, estimate in figures if column.interval]
     against = [pair for selector in dataset.selectors for pair in selector.against.items()]
-    texts += [wording.difference_interval(parse_metric(name), comparison) for name, comparison in against]
-    return any(text.endswith(wording.LOOSE) for text in texts)
+    texts += [document.difference_interval(parse_metric(name), comparison) for name, comparison in against]
+    return any(text.endswith(document.LOOSE) for text in texts)
 
 
 def _sizes(columns: Sequence[Column], figures: Sequence[tuple[Column, Estimate]]) -> list[str]:
@@ -501,10 +518,10 @@ def _sizes(columns: Sequence[Column], figures: Sequence[tuple[Column, Estimate]]
             by_size.setdefault(sizes, []).append(column.title)
     spans = {sizes: " to ".join(f"{n:,}" for n in dict.fromkeys((sizes[0], sizes[-1]))) for sizes in by_size}
     texts = [
-        spans[sizes] if len(by_size) == 1 else f"{spans[sizes]} for {wording.listed(titles)}"
+        spans[sizes] if len(by_size) == 1 else f"{spans[sizes]} for {document.listed(titles)}"
         for sizes, titles in by_size.items()
     ]
-    return [f"{wording.SIZE_WORDS}, {'; '.join(texts)}."] if texts else []
+    return [f"{document.SIZE_WORDS}, {'; '.join(texts)}."] if texts else []
 
 
 def _methods(figures: Sequence[tuple[Column, Estimate]]) -> list[str]:
@@ -512,12 +529,12 @@ def _methods(figures: Sequence[tuple[Column, Estimate]]) -> list[str]:
     methods: dict[str, dict[str, None]] = {}
     levels = set()
     for column, estimate in figures:
-        if column.interval and wording.estimate_interval(column.metric, estimate):
+        if column.interval and document.estimate_interval(column.metric, estimate):
             methods.setdefault(estimate.interval.method, {})[column.title] = None
             levels.add(f"{estimate.interval.level:.0%}")
-    if not (texts := [f"{method} for {wording.listed(list(titles))}" for method, titles in methods.items()]):
+    if not (texts := [f"{method} for {document.listed(list(titles))}" for method, titles in methods.items()]):
         return []
-    level = wording.listed(sorted(levels))
+    level = document.listed(sorted(levels))
     text = (
         f"Each value is followed by its {level} interval: where the mean over many more such queries most likely lies."
     )
@@ -528,11 +545,11 @@ def _comparison_note(dataset: DatasetSummary) -> list[str]:
     comparisons = [comparison for selector in dataset.selectors for comparison in selector.against.values()]
     if not comparisons:
         return []
-    tests = wording.listed(sorted({comparison.test for comparison in comparisons}))
-    note = f"{wording.P_WORDS}; up to {max(comparison.alpha for comparison in comparisons):g} counts."
+    tests = document.listed(sorted({comparison.test for comparison in comparisons}))
+    note = f"{document.P_WORDS}; up to {max(comparison.alpha for comparison in comparisons):g} counts."
     methods = f"query by query, {tests}"
     if len(comparisons) > 1:
-        note += f" {wording.RAISED}"
+        note += f" {document.RAISED}"
         methods += f"; Holm's correction for {len(comparisons)} comparisons"
     return [f"{note} (Methods: {methods}.)"]
 
@@ -543,15 +560,15 @@ def _reasons(dataset: DatasetSummary, columns: Sequence[Column]) -> list[str]:
     for selector in dataset.selectors:
         reasons = ((_cell(selector, column).why, column.title) for column in columns)
         for why, titles in group_pairs((why, title) for why, title in reasons if why).items():
-            missing.setdefault((why, wording.listed(titles)), []).append(wording.named(selector.selector))
-    return [f"{wording.NONE} {titles} of {wording.listed(names)}: {why}." for (why, titles), names in missing.items()]
+            missing.setdefault((why, document.listed(titles)), []).append(document.named(selector.selector))
+    return [f"{document.NONE} {titles} of {document.listed(names)}: {why}." for (why, titles), names in missing.items()]
 
 
 def _worst_scopes(dataset: DatasetSummary) -> list[str]:
     metric = parse_metric(HEADLINE[0])
     texts = [
-        f"{wording.named(selector.selector)} {wording.named(selector.worst_scope.group)} "
-        f"{wording.number(metric, selector.worst_scope.mean.value)}% (n = {selector.worst_scope.mean.n:,})"
+        f"{document.named(selector.selector)} {document.named(selector.worst_scope.group)} "
+        f"{document.number(metric, selector.worst_scope.mean.value)}% (n = {selector.worst_scope.mean.n:,})"
         for selector in dataset.selectors
         if selector.worst_scope is not None
     ]
@@ -564,17 +581,17 @@ _MOST_FORBIDDEN = 3  # items that are named of each selector
 def _forbidden(dataset: DatasetSummary) -> list[str]:
     """The forbidden items that selectors offered most often, in a sentence."""
     items = {
-        selector.selector: [f"{wording.named(item)} ({n:,})" for item, n in selector.forbidden.items()]
+        selector.selector: [f"{document.named(item)} ({n:,})" for item, n in selector.forbidden.items()]
         for selector in dataset.selectors
         if selector.forbidden
     }
-    texts = [f"{wording.named(name)} {first_few(named, _MOST_FORBIDDEN)}" for name, named in items.items()]
+    texts = [f"{document.named(name)} {first_few(named, _MOST_FORBIDDEN)}" for name, named in items.items()]
     return [f"Forbidden items offered most often (queries): {'; '.join(texts)}."] if texts else []
 
 
 def _failures(dataset: DatasetSummary) -> list[str]:
     return [
-        f"{wording.named(selector.selector)} failed on {selector.errors:,} "
+        f"{document.named(selector.selector)} failed on {selector.errors:,} "
         f"of {count(selector.queries, 'query', 'queries')}; to fail counts as nothing offered."
         for selector in dataset.selectors
         if selector.errors
@@ -605,7 +622,11 @@ _LISTS = {
 def note_text(name: str, value: Any) -> str:
     """A selector's note on its answers as text; unknown notes as they are."""
     if name in _LISTS and isinstance(value, list):
-        return f"{_LISTS[name]} {wording.listed([wording.named(str(entry)) for entry in value])}"
+        return f"{_LISTS[name]} {document.listed([document.named(str(entry)) for entry in value])}"
+    if name == "index_recall":
+        share, low, high = (document.recall(value[key]) for key in ("value", "low", "high"))
+        sample = f"against exact search on {count(value['n'], 'query', 'queries')}"
+        return f"its approximate index ({value['index']}) has recall@{value['k']} {share} ({low} to {high}), {sample}"
     if name in _NOTES and isinstance(value, int):
         words = _NOTES[name]
         first = words.split(" ", 1)[0]
@@ -636,7 +657,7 @@ def run_answer(summary: RunSummary, *only: DatasetSummary) -> str:
     rival = base if chosen != base else _rival(datasets)
     pairs = [pair for dataset in datasets if (pair := _pair(dataset, chosen, rival, base)) is not None]
     complete, tokens = [pair[0] for pair in pairs], [pair[1] for pair in pairs if pair[1] is not None]
-    sentence = f"{wording.winner_sentence(wording.named(chosen), wording.named(rival), complete, tokens)}."
+    sentence = f"{document.winner_sentence(document.named(chosen), document.named(rival), complete, tokens)}."
     if len(datasets) == 1:
         return f"{sentence}{_failed(datasets[0], (chosen, rival))}"
     return f"Best on {n_won:,} of {len(datasets):,} datasets: {sentence}"
@@ -686,11 +707,11 @@ def _rival(datasets: Sequence[DatasetSummary]) -> str:
 
 def _pair(
     dataset: DatasetSummary, chosen: str, rival: str, base: str
-) -> tuple[wording.Means, wording.Means | None] | None:
+) -> tuple[document.Means, document.Means | None] | None:
     """Completeness and tokens of the chosen selector and of its rival, one of which is the baseline."""
     if (row := _comparisons(dataset).get(rival if chosen == base else chosen)) is None:
         return None
-    complete, tokens = (wording.Means.of(comparison) for comparison in row)
+    complete, tokens = (document.Means.of(comparison) for comparison in row)
     if chosen == base:
         complete, tokens = complete and complete.swapped, tokens and tokens.swapped
     return None if complete is None else (complete, tokens)
@@ -699,7 +720,7 @@ def _pair(
 def _failed(dataset: DatasetSummary, names: Sequence[str]) -> str:
     """That a selector of the sentence failed on queries."""
     rows = [selector for selector in dataset.selectors if selector.selector in names and selector.errors]
-    texts = [f"{wording.named(row.selector)} failed on {row.errors:,} of {row.queries:,} queries" for row in rows]
+    texts = [f"{document.named(row.selector)} failed on {row.errors:,} of {row.queries:,} queries" for row in rows]
     return "".join(f" {text}." for text in texts)
 
 
@@ -716,9 +737,9 @@ def _alone(datasets: Sequence[DatasetSummary]) -> str:
         )
         return f"No winner: {reason}."
     ((row, complete, tokens),) = measured
-    share = wording.with_unit(COMPLETENESS, complete.value)
-    price = f" at {wording.with_unit(TOKENS, tokens.value)} tokens" if tokens else "; tokens were not measured"
-    return f"{wording.named(row.selector)} offers all that is needed for {share} of requests{price}."
+    share = document.with_unit(COMPLETENESS, complete.value)
+    price = f" at {document.with_unit(TOKENS, tokens.value)} tokens" if tokens else "; tokens were not measured"
+    return f"{document.named(row.selector)} offers all that is needed for {share} of requests{price}."
 
 
 def glance(summary: RunSummary) -> Iterator[tuple[str, ...]]:
@@ -728,9 +749,9 @@ def glance(summary: RunSummary) -> Iterator[tuple[str, ...]]:
     for dataset in summary.datasets:
         estimates = {selector.selector: selector.estimates for selector in dataset.selectors}
         cells = [
-            [wording.number(metric, estimates[name][str(metric)].value) for metric in (COMPLETENESS, TOKENS)]
+            [document.number(metric, estimates[name][str(metric)].value) for metric in (COMPLETENESS, TOKENS)]
             if name in estimates and {"completeness", "tokens"} <= estimates[name].keys()
-            else [wording.NONE]
+            else [document.NONE]
             for name in names
         ]
         yield (dataset.dataset, *(" / ".join(cell) for cell in cells))

@@ -29,8 +29,8 @@ from ctxbench.io.errors import count, one_line
 from ctxbench.model.registry import pipelines_in
 from ctxbench.model.resources import EMBEDDER, kind_of
 from ctxbench.model.strategies import built_step
-from ctxbench.report import wording
-from ctxbench.report.document import Quoted, escaped, inline, paragraph
+from ctxbench.report import document
+from ctxbench.report.document import Quoted, escaped, inline, paragraph, printable
 from ctxbench.report.run_tables import (
     Column,
     ComparisonTable,
@@ -40,12 +40,12 @@ from ctxbench.report.run_tables import (
     comparison_table,
     glance,
     judged_note,
+    note_text,
     run_answer,
     selector_titles,
     table_notes,
     with_titles,
 )
-from ctxbench.report.wording import printable
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -129,7 +129,7 @@ def _dataset(
         parts += [Text(), Text(against, style="bold"), _console_differences(table, plain, console.width)]
     notes = [note for note in table.notes if note not in common]
     if dropped:
-        titles = wording.listed([column.title for column in dropped])
+        titles = document.listed([column.title for column in dropped])
         notes.append(f"Left out at this width, and on the page: {titles}.")
     return [*parts, Text(), *dim_notes(notes, plain=plain), *([Text()] if notes else [])]
 
@@ -210,7 +210,7 @@ def _console_differences(table: ComparisonTable, plain: bool, width: int) -> Tab
     differences, stacked = empty_table(), width < _WIDE
     differences.add_column("selector", overflow="fold", min_width=min(_NAME, width // 4))
     for metric in table.compared:
-        title = "completeness, points" if metric.name == "completeness" else f"prompt {wording.points(metric)}"
+        title = "completeness, points" if metric.name == "completeness" else f"prompt {document.points(metric)}"
         differences.add_column(title, overflow="fold")
     for row in table.rows:
         if row.is_base:
@@ -218,7 +218,7 @@ def _console_differences(table: ComparisonTable, plain: bool, width: int) -> Tab
         cells = [_text(row.selector, plain)]
         for metric in table.compared:
             difference = row.differences.get(str(metric))
-            lines = [wording.NONE]
+            lines = [document.NONE]
             if difference is not None:
                 lines = [f"{difference.value}  ({difference.interval})", difference.verdict, difference.queries_needed]
             cells.append(Text("\n" if stacked else "  ").join([_text(line, plain) for line in lines if line]))
@@ -296,7 +296,7 @@ def _common(manifest: Mapping[str, Any], metrics: Iterable[Metric]) -> Iterator[
     yield f"* Columns. {escaped(column_words((str(metric), metric) for metric in metrics))}"
     for name in manifest["selectors"]:
         about, values = about_selector(manifest, name)
-        yield f"* {inline(Quoted(wording.named(name)))}: {inline(f'{about} ({values})' if values else about)}."
+        yield f"* {inline(Quoted(document.named(name)))}: {inline(f'{about} ({values})' if values else about)}."
 
 
 def run_facts(manifest: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -456,14 +456,14 @@ def _markdown_figures(table: ComparisonTable) -> list[str]:
 def _markdown_differences(table: ComparisonTable) -> list[str]:
     if not table.compared:
         return []
-    titles = [f"{metric.name}, points" if wording.unit(metric) == "%" else metric.name for metric in table.compared]
+    titles = [f"{metric.name}, points" if document.unit(metric) == "%" else metric.name for metric in table.compared]
     differences = {
         row.selector: [row.differences.get(str(metric)) for metric in table.compared]
         for row in table.rows
         if not row.is_base
     }
     rows = [
-        [name, *(f"{d.value} ({d.interval}), {d.verdict}" if d else wording.NONE for d in cells)]
+        [name, *(f"{d.value} ({d.interval}), {d.verdict}" if d else document.NONE for d in cells)]
         for name, cells in differences.items()
     ]
     lines = _table(["selector", *titles], rows, rule="---")
@@ -572,17 +572,17 @@ def figure_table(
         best = (max if metric.declaration.better == "higher" else min)(values, default=math.nan)
         for selector, estimate in estimates.items():
             compared = comparisons.get((dataset.dataset, selector, name))
-            value = wording.NONE if estimate is None else wording.number(metric, estimate.value)
+            value = document.NONE if estimate is None else document.number(metric, estimate.value)
             figure = Figure(
                 value=value,
-                interval="" if estimate is None or not intervals else wording.estimate_interval(metric, estimate),
+                interval="" if estimate is None or not intervals else document.estimate_interval(metric, estimate),
                 star=compared is not None and compared.significant,
-                bold=bold and value != wording.NONE and value == wording.number(metric, best),
+                bold=bold and value != document.NONE and value == document.number(metric, best),
             )
             rows[titles[selector]].append(figure)
     return FigureTable(
         groups={dataset.dataset: len(metrics) for dataset in summary.datasets},
-        heads=tuple(map(wording.axis_title, metrics)) * len(summary.datasets),
+        heads=tuple(map(document.axis_title, metrics)) * len(summary.datasets),
         rows={title: tuple(figures) for title, figures in rows.items()},
         notes=(
             *_figure_notes(rows, comparisons, titles[base], [str(metric) for metric in metrics]),
@@ -600,18 +600,18 @@ def _figure_notes(
     """What the marks of a table for a paper mean."""
     figures = [figure for row in rows.values() for figure in row]
     if comparisons:
-        tests = wording.listed(sorted({comparison.test for comparison in comparisons.values()}))
+        tests = document.listed(sorted({comparison.test for comparison in comparisons.values()}))
         alpha = max(comparison.alpha for comparison in comparisons.values())
         family = f", Holm's correction over all {len(comparisons)} comparisons" if len(comparisons) > 1 else ""
         yield f"* differs significantly from {base} (p \u2264 {alpha:g}; {tests}, query by query{family})."
         untested = [name for name in metrics if name not in {metric for _, _, metric in comparisons}]
-        yield from [f"Not compared: {wording.listed(untested)}."] if untested else []
+        yield from [f"Not compared: {document.listed(untested)}."] if untested else []
     if any(figure.bold for figure in figures):
         yield "The best of each column is bold."
     if any(figure.interval for figure in figures):
         yield "In brackets: 95% intervals."
-    if any(wording.has_loose(figure.interval) for figure in figures):
-        yield f"{wording.LOOSE_LEGEND}."
+    if any(document.has_loose(figure.interval) for figure in figures):
+        yield f"{document.LOOSE_LEGEND}."
 
 
 def _latex_figure(figure: Figure) -> str:
@@ -627,7 +627,7 @@ def _markdown_figure(figure: Figure) -> str:
 _LATEX = str.maketrans(
     {sign: f"\\{sign}" for sign in "&%$#_{}"}
     | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\n": " "}
-    | {"<": "$<$", ">": "$>$", "|": "$|$", wording.MINUS: "$-$", wording.DASH: "--", "\u221e": r"$\infty$"}
+    | {"<": "$<$", ">": "$>$", "|": "$|$", document.MINUS: "$-$", document.DASH: "--", "\u221e": r"$\infty$"}
     | {"\u2264": r"$\leq$", "[": "{[}", "*": "{*}"}  # the end of a row takes a star and brackets for its own
 )
 
@@ -651,7 +651,7 @@ def figures_csv(summary: RunSummary) -> str:
     """Means with their 95% intervals, and the comparison with the run's baseline on the headline metrics.
 
     `p_holm_at_floor` says that p is an upper bound. Shares are 0 to 1; figures have ten digits. One that does not apply
-    is an empty field, with the reason in `note`.
+    is an empty field, with the reason in `note`, which also has the recall of an approximate index.
     """
     out = io.StringIO()
     writer = csv.DictWriter(out, HEAD, restval="", lineterminator="\n")
@@ -663,6 +663,7 @@ def figures_csv(summary: RunSummary) -> str:
                 "selector": selector.selector,
                 "errors": selector.errors,
                 "queries": selector.queries,
+                "note": note_text("index_recall", recall) if (recall := selector.notes.get("index_recall")) else "",
             }
             for metric, estimate in selector.estimates.items():
                 compared = _compared(selector.against.get(metric), summary.compare_to)

@@ -25,7 +25,7 @@ from ctxbench.model.candidates import SEARCHED, Candidates, Origin
 from ctxbench.model.items import ITEM_TYPES
 from ctxbench.model.registry import StoredDomains, StoredPipeline, StoredRefine, StoredStep
 from ctxbench.model.strategies import built_step
-from ctxbench.report import wording
+from ctxbench.report import document
 from ctxbench.report.charts import nice_step
 
 
@@ -250,7 +250,7 @@ class _View:
 
     def title(self, present: Collection[str]) -> str:
         """The title of a chart, with those of its types that are `present`."""
-        types = wording.listed([item_type for item_type in self.types if item_type in present])
+        types = document.listed([item_type for item_type in self.types if item_type in present])
         return ", ".join(filter(None, [QUANTITIES[self.quantity], types]))
 
 
@@ -310,7 +310,7 @@ def score_groups(dataset: Dataset, parts: Sequence[Part], described: Mapping[str
         thresholds = [
             ShownThreshold(
                 selector=part.selector,
-                text=f"{bound.label} {bound.setting:g}".replace("-", wording.MINUS),
+                text=f"{bound.label} {bound.setting:g}".replace("-", document.MINUS),
                 value=bound.value,
                 sentence=_sentence(scores, bound),
                 floor=_has_floor(bound),

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
+import operator
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 
 from ctxbench.evaluation.metrics import Metric, parse_metric
 from ctxbench.io.errors import count
 from ctxbench.io.files import write_atomic
+from ctxbench.io.workers import OptionalPool
 from ctxbench.model.arrays import FloatArray, IntArray
-from ctxbench.report import tuning_tables, wording
+from ctxbench.report import tuning_tables
 from ctxbench.report.charts import (
     ALONE,
     LOG_FROM,
@@ -40,8 +44,14 @@ from ctxbench.report.document import (
     Section,
     Table,
     Text,
+    axis_title,
     each_block,
+    estimate_interval,
+    has_loose,
+    listed,
     markdown,
+    number,
+    unit,
 )
 from ctxbench.report.pages import page, report_title, titles, write_parted
 from ctxbench.report.tuning_tables import (
@@ -248,8 +258,8 @@ def _thinned(line: tuple[FloatArray, ...], x: Scale, y: Scale, rings: Sequence[R
 
 
 def _scale(metric: Metric, values: Sequence[float]) -> Scale:
-    title = wording.axis_title(metric)
-    return shares(title, values or [0.0]) if wording.unit(metric) == "%" else amounts(title, values)
+    title = axis_title(metric)
+    return shares(title, values or [0.0]) if unit(metric) == "%" else amounts(title, values)
 
 
 def _marks(dataset: DatasetTuning, across: Metric, up: Metric) -> Iterator[Ring]:
@@ -258,11 +268,11 @@ def _marks(dataset: DatasetTuning, across: Metric, up: Metric) -> Iterator[Ring]
     for result in all_results(dataset):
         x, y = (float(result.tuning[str(m)].value) if str(m) in result.tuning else math.nan for m in (across, up))
         if math.isfinite(x) and math.isfinite(y):
-            unit = "%" * (wording.unit(up) == "%")
+            percent = "%" * (unit(up) == "%")
             sides = [tuning_tables.estimate_text(result.tuning, metric) for metric in (up, across)]
-            figures = f"{sides[0]}{unit} {up}, {sides[1]} "
+            figures = f"{sides[0]}{percent} {up}, {sides[1]} "
             name = f"{'recommended: ' * (result.role == RECOMMENDED)}{tuning_tables.short_text(result.name, _NAME)}"
-            text = f"{name}: {figures}{wording.axis_title(across)}"
+            text = f"{name}: {figures}{axis_title(across)}"
             yield Ring(text, x, y, tag[result.name], name, _SHAPES[result.role])
 
 
@@ -362,7 +372,7 @@ def two_at_a_time(dataset: DatasetTuning, outcome: PolicyOutcome) -> Drawing | N
             left |= {name for name, values in ((heat.x, heat.xs), (heat.y, heat.ys)) if len(values) > _CELLS}
     if not maps:
         return None
-    thinned = f" Of {wording.listed(sorted(left))} some values stand for all." if left else ""
+    thinned = f" Of {listed(sorted(left))} some values stand for all." if left else ""
     name = file_name(dataset.dataset, outcome.policy.name, "pairs")
     return Drawing(
         name=name,
@@ -387,14 +397,14 @@ def cells(heat: MeanGrid, metric: str, chosen: SettingResult | None, *, limit: i
         next((position for position, i in enumerate(positions) if values[i] == chosen_values.get(name)), None)
         for positions, values, name in ((columns, heat.xs, heat.x), (rows, heat.ys, heat.y))
     ]
-    share = wording.unit(parse_metric(metric)) == "%"
+    share = unit(parse_metric(metric)) == "%"
     values = heat.means[metric][np.ix_(rows, columns)]
     finite = values[np.isfinite(values)]
     format_value = (lambda value: f"{100 * value:.1f}") if share else compact
     pale = float(finite[finite >= finite.max() / 2].min()) if share and len(finite) else None
     below = f" (all up to {format_value(pale)} in one shade)" if pale is not None and pale > finite.min() else ""
     return HeatMap(
-        title=wording.axis_title(parse_metric(metric)) + below,
+        title=axis_title(parse_metric(metric)) + below,
         x=heat.x,
         y=heat.y,
         xs=[_short(heat.xs[i]) for i in columns],
@@ -444,11 +454,29 @@ _WORST = (
 )
 
 
-def document(tuning: Tuning) -> Document:
-    """Make the report; the same tuning gives the same blocks."""
-    rest = [*(Section(dataset.dataset, tuple(_dataset(tuning, dataset))) for dataset in tuning.datasets)]
+_SECONDS = 0.5  # to draw, about
+Drawings: TypeAlias = Mapping[tuple[str, ...], Drawing | None]
+"""By the name of the function that draws, the dataset, and a policy."""
+
+
+def _drawings(tuning: Tuning, pool: OptionalPool) -> Drawings:
+    """All drawings of the report."""
+    calls: dict[tuple[str, ...], Callable[[], Drawing | None]] = {}
+    for dataset in tuning.datasets:
+        calls |= {(draw.__name__, dataset.dataset): partial(draw, dataset) for draw in (trade_off, other_axes)}
+        for outcome in (group[0] for group in dataset.same_advice()):
+            for chart in (sensitivity, two_at_a_time):
+                calls[chart.__name__, dataset.dataset, outcome.policy.name] = partial(chart, dataset, outcome)
+    drawn = pool.map(operator.call, [*calls.values()], seconds=_SECONDS * len(calls))
+    return dict(zip(calls, drawn, strict=True))
+
+
+def document(tuning: Tuning, pool: OptionalPool | None = None) -> Document:
+    """Make the report; the same tuning gives the same blocks. A pool draws several figures at once."""
+    drawings = _drawings(tuning, pool or OptionalPool())
+    rest = [*(Section(dataset.dataset, tuple(_dataset(tuning, dataset, drawings))) for dataset in tuning.datasets)]
     rest += [Section("How sure this is", further)] if (further := tuple(_overview(tuning))) else []
-    first = Section("What is recommended", tuple(_recommendations(tuning, rest)))
+    first = Section("What is recommended", tuple(_recommendations(tuning, rest, drawings)))
     return Document(
         title=tuning.name,
         answer=answer(tuning),
@@ -458,7 +486,7 @@ def document(tuning: Tuning) -> Document:
     )
 
 
-def _recommendations(tuning: Tuning, rest: Iterable[Section]) -> Iterator[Block]:
+def _recommendations(tuning: Tuning, rest: Iterable[Section], drawings: Drawings) -> Iterator[Block]:
     """The presets and, of a single dataset, the front; on demand how all figures of the page are to be read."""
     if not any(True for _ in tuning_tables.outcomes(tuning)):
         yield Text("No policy was tuned for.")
@@ -467,7 +495,7 @@ def _recommendations(tuning: Tuning, rest: Iterable[Section]) -> Iterator[Block]
     yield table
     yield Text(" ".join(_split_sentences(tuning)))
     if not several:
-        yield _front(tuning.datasets[0])
+        yield _front(tuning.datasets[0], drawings)
     sentences = tuple(
         f"{f'{dataset.dataset}, ' * several}{sentence}"
         for dataset in tuning.datasets
@@ -477,15 +505,17 @@ def _recommendations(tuning: Tuning, rest: Iterable[Section]) -> Iterator[Block]
     if (fixed := tuning_tables.compared(tuning)) is not None:
         yield Details(fixed.title, (fixed,))
     figures = _figure_texts([table, *([fixed] if fixed else []), *(block for part in rest for block in part.blocks)])
-    loose = [tuning_tables.LOOSE] if any(map(wording.has_loose, figures)) else []
+    loose = [tuning_tables.LOOSE] if any(map(has_loose, figures)) else []
     about = (Text(tuning.about),) if tuning.about else ()
     words = (Text(tuning_tables.terms(tuning)), Text(_CHOSEN))
     explained = (*about, *words, Bullets((*_explanations(tuning), *loose)), tuning_tables.policies(tuning))
     yield Details("Policies, words and methods", explained)
 
 
-def _front(dataset: DatasetTuning) -> Drawing | Text:
-    return trade_off(dataset) or Text("Nothing to draw: no contender has both completeness and tokens.")
+def _front(dataset: DatasetTuning, drawings: Drawings) -> Drawing | Text:
+    return drawings[trade_off.__name__, dataset.dataset] or Text(
+        "Nothing to draw: no contender has both completeness and tokens."
+    )
 
 
 def _figure_texts(blocks: Iterable[Block]) -> Iterator[str]:
@@ -505,7 +535,7 @@ def _split_sentences(tuning: Tuning) -> Iterator[str]:
     }
     for kind, text in ((False, _SPLIT), (True, _ALL_DECIDE)):
         if names[kind]:
-            yield text if not names[not kind] else f"On {wording.listed(names[kind])}: {text[0].lower()}{text[1:]}"
+            yield text if not names[not kind] else f"On {listed(names[kind])}: {text[0].lower()}{text[1:]}"
 
 
 def _explanations(tuning: Tuning) -> Iterator[str]:
@@ -517,7 +547,7 @@ def _explanations(tuning: Tuning) -> Iterator[str]:
             for interval in tuning_tables.intervals(outcome)
         }
     )
-    level_text = wording.listed([f"{100 * level:g}%" for level in levels])
+    level_text = listed([f"{100 * level:g}%" for level in levels])
     p_words = tuning_tables.p_words(tuning)
     yield (
         "Completeness is the share of queries for which every required item was offered. Values are means over queries "
@@ -552,18 +582,19 @@ def _overview(tuning: Tuning) -> Iterator[Details]:
             yield Details(table.title, (Text(about), table))
 
 
-def _dataset(tuning: Tuning, dataset: DatasetTuning) -> Iterator[Block]:
+def _dataset(tuning: Tuning, dataset: DatasetTuning, drawings: Drawings) -> Iterator[Block]:
     yield Text(_facts(dataset))
     if len(tuning.datasets) > 1 or not dataset.outcomes:
-        yield _front(dataset)
+        yield _front(dataset, drawings)
     if tuning_tables.all_results(dataset):
         contenders = tuning_tables.results(dataset, tags(dataset))
         yield Details(contenders.title, (contenders,))
-    if (drawing := other_axes(dataset)) is not None:
+    if (drawing := drawings[other_axes.__name__, dataset.dataset]) is not None:
         yield Details(drawing.title, (drawing,))
     groups = dataset.same_advice()
     for group in groups:
-        parts = (sensitivity(dataset, group[0]), two_at_a_time(dataset, group[0]))
+        charts = [(chart.__name__, dataset.dataset, group[0].policy.name) for chart in (sensitivity, two_at_a_time)]
+        parts = (drawings[chart] for chart in charts)
         if drawn := tuple(part for part in parts if part is not None):
             yield Details(f"{policy_names(group)} on {dataset.dataset}: sensitivity to its parameters", drawn)
     for group in groups:
@@ -580,7 +611,7 @@ def _facts(dataset: DatasetTuning) -> str:
         f"{'' if split == ALL else f' of split {split}'}"
         for split, n in dataset.queries.items()
     ]
-    queries = wording.listed(counts) or "No queries"
+    queries = listed(counts) or "No queries"
     version = f"Version {dataset.version}, content" if dataset.version else "Content"
     return (
         f"{queries}; {count(dataset.items, 'item')}. {version} {dataset.hash[:12]}. Prompt tokens by {dataset.tokens}."
@@ -659,8 +690,8 @@ def _doubts(outcome: PolicyOutcome) -> Iterator[str]:
         if not before.interval.low <= after.value <= before.interval.high:
             yield (
                 f"{name}: {'completeness' if metric == COMPLETENESS else 'the number of prompt tokens'} on the test "
-                f"split ({wording.number(metric, after.value)}) lies outside the interval of the tuning split "
-                f"({wording.estimate_interval(metric, before) or wording.number(metric, before.value)})."
+                f"split ({number(metric, after.value)}) lies outside the interval of the tuning split "
+                f"({estimate_interval(metric, before) or number(metric, before.value)})."
             )
 
 
@@ -673,7 +704,7 @@ def _provenance(tuning: Tuning) -> Section:
     return Section("How this was made", (Bullets(sentences), Code(tuning.command)))
 
 
-def write_report(tuning: Tuning, folder: Path) -> tuple[Path, ...]:
+def write_report(tuning: Tuning, folder: Path, pool: OptionalPool | None = None) -> tuple[Path, ...]:
     """Write `report.md`, its `figures/*.svg` and `report.html`, which needs no other file, into a folder.
 
     Each file is written whole or not at all, those that name others after them. The same tuning gives the same bytes.
@@ -684,7 +715,7 @@ def write_report(tuning: Tuning, folder: Path) -> tuple[Path, ...]:
     Raises:
         StorageError: the disk is full, or the place cannot be written.
     """
-    report_document = document(tuning)
+    report_document = document(tuning, pool)
     title = report_title([dataset.dataset for dataset in tuning.datasets], tuning.date) or tuning.name
     html = page(replace(report_document, title=title, kicker=f"{report_document.kicker}: {tuning.name}"))
     report, *further = _write_markdown(

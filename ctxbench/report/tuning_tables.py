@@ -11,9 +11,8 @@ from ctxbench.datasets.queries import group_pairs
 from ctxbench.evaluation.metrics import GroupMean, Metric, parse_metric
 from ctxbench.evaluation.statistics import Comparison, Estimate, Interval
 from ctxbench.io.errors import count
-from ctxbench.report import wording
-from ctxbench.report.document import Cell, Table
-from ctxbench.report.wording import printable
+from ctxbench.report import document
+from ctxbench.report.document import Cell, Table, printable
 from ctxbench.selectors.selector import Value, value_text
 from ctxbench.tuning.policy import Policy
 from ctxbench.tuning.results import (
@@ -67,7 +66,7 @@ def policy_metrics(policies: Iterable[Policy]) -> tuple[Metric, ...]:
 
 def metric_title(metric: Metric) -> str:
     """A metric as the head of a column, with its unit."""
-    return TITLES.get(str(metric), f"{metric} %" if wording.unit(metric) == "%" else str(metric))
+    return TITLES.get(str(metric), f"{metric} %" if document.unit(metric) == "%" else str(metric))
 
 
 def points(metric: Metric) -> str:
@@ -78,8 +77,8 @@ def points(metric: Metric) -> str:
 def estimate_text(estimates: Mapping[str, Estimate], metric: Metric) -> str:
     """A mean with its interval, `93.1 (90.2-95.5)`; a dash where there is none."""
     if (estimate := estimates.get(str(metric))) is None or not estimate.n or not math.isfinite(estimate.value):
-        return wording.NONE
-    return wording.mean(metric, estimate)
+        return document.NONE
+    return document.mean(metric, estimate)
 
 
 def change_text(comparisons: Mapping[str, Comparison] | None, metric: Metric) -> tuple[str, ...]:
@@ -90,30 +89,33 @@ def change_text(comparisons: Mapping[str, Comparison] | None, metric: Metric) ->
         or not math.isfinite(comparison.difference)
         or (metric == TOKENS and comparison.base == 0)
     ):
-        return (wording.NONE,)
+        return (document.NONE,)
     if metric != TOKENS:
-        value, interval = wording.signed(metric, comparison.difference), wording.difference_interval(metric, comparison)
+        value, interval = (
+            document.signed(metric, comparison.difference),
+            document.difference_interval(metric, comparison),
+        )
     else:
         value, interval = (
             percent(comparison.difference / comparison.base),
             _shares(comparison.interval, comparison.base),
         )
-    return f"{value} ({interval})", wording.verdict(comparison)
+    return f"{value} ({interval})", document.verdict(comparison)
 
 
 def percent(share: float) -> str:
     """A signed share as `-41.2%`; 0 has no sign, and NaN is a dash."""
     if math.isnan(share):
-        return wording.NONE
+        return document.NONE
     if math.isinf(share):
-        return "\u221e" if share > 0 else f"{wording.MINUS}\u221e"
+        return "\u221e" if share > 0 else f"{document.MINUS}\u221e"
     text = f"{share:+,.1%}"
-    return (text if any(digit in text for digit in "123456789") else text[1:]).replace("-", wording.MINUS)
+    return (text if any(digit in text for digit in "123456789") else text[1:]).replace("-", document.MINUS)
 
 
 def _shares(interval: Interval, base: float) -> str:
     ends = (percent(end / base).removesuffix("%") for end in (interval.low, interval.high))
-    return f"{' to '.join(ends)}{'' if interval.holds else wording.LOOSE}"
+    return f"{' to '.join(ends)}{'' if interval.holds else document.LOOSE}"
 
 
 def setting_text(values: Mapping[str, Value]) -> str:
@@ -141,9 +143,9 @@ _STATUSES = ("missed", "open", "too few to say", "holds within 2 points", "holds
 def target_text(outcome: PolicyOutcome) -> str:
     """Whether what is chosen keeps its policy, and what it would cost to know more: how many more labels."""
     if outcome.chosen is None:
-        return more_labels(outcome.needed) if outcome.answered else wording.NONE
+        return more_labels(outcome.needed) if outcome.answered else document.NONE
     if not outcome.verdicts:
-        return wording.NONE if outcome.policy.constraints else "none to hold"
+        return document.NONE if outcome.policy.constraints else "none to hold"
     status = min((verdict.status for verdict in outcome.verdicts), key=_STATUSES.index)
     return f"{status}; {_labels_would(outcome)} tell" if status == "open" else status
 
@@ -151,7 +153,7 @@ def target_text(outcome: PolicyOutcome) -> str:
 def _labels_would(outcome: PolicyOutcome) -> str:
     """How many more labels would decide the constraints that are open, without the verb."""
     needed = [verdict.needed for verdict in outcome.verdicts if verdict.status == "open" and verdict.needed is not None]
-    return f"about {wording.two_digits(max(needed)):,} more labels would" if needed else "more labels hardly would"
+    return f"about {document.two_digits(max(needed)):,} more labels would" if needed else "more labels hardly would"
 
 
 def policy_text(policy: Policy) -> str:
@@ -159,7 +161,7 @@ def policy_text(policy: Policy) -> str:
     objective = "prompt tokens" if policy.objective == TOKENS else policy.objective
     goal = f"{'least' if policy.minimise else 'most'} {objective}"
     constraints = [str(constraint) for constraint in policy.constraints]
-    return f"{goal} with {wording.listed(constraints)}" if constraints else f"{goal}, without constraints"
+    return f"{goal} with {document.listed(constraints)}" if constraints else f"{goal}, without constraints"
 
 
 def intervals(outcome: PolicyOutcome) -> Iterator[Interval]:
@@ -171,7 +173,9 @@ def intervals(outcome: PolicyOutcome) -> Iterator[Interval]:
         yield from (comparison.interval for comparison in compared.values())
 
 
-LOOSE = f"{wording.LOOSE} behind an interval: too few values, or too few that differ, for the interval to be relied on."
+LOOSE = (
+    f"{document.LOOSE} behind an interval: too few values, or too few that differ, for the interval to be relied on."
+)
 
 
 _PARAMETERS = {
@@ -197,7 +201,7 @@ def terms(tuning: Tuning) -> str:
         "Reachable: what the first 20 items of the base's ranking would make complete.": any(
             constraint.of == "reachable" for constraint in constraints
         ),
-        f"The base, or default, with which all is compared: {wording.listed([*bases])}.": bases and outcomes,
+        f"The base, or default, with which all is compared: {document.listed([*bases])}.": bases and outcomes,
         "What a selector of yours offers by its own cut is not compared.": any(
             dataset.default.name.endswith(OF_ITS_RANKING) for dataset in tuning.datasets if dataset.default
         ),
@@ -227,12 +231,12 @@ def p_words(tuning: Tuning) -> str:
     if not alphas:
         return ""
     methods = "query by query, groups together; Holm's correction over the comparisons of a dataset"
-    return f"{wording.P_WORDS}; up to {max(alphas):g} counts. {wording.RAISED} (Methods: {methods}.)"
+    return f"{document.P_WORDS}; up to {max(alphas):g} counts. {document.RAISED} (Methods: {methods}.)"
 
 
 def short_text(text: str, limit: int) -> str:
     """A text on one line, of at most `limit` characters."""
-    line = wording.on_one_line(text)
+    line = document.on_one_line(text)
     return line if len(line) <= limit else f"{line[: limit - 1].rstrip()}\u2026"
 
 
@@ -263,17 +267,17 @@ def _winner(dataset: DatasetTuning, outcome: PolicyOutcome, chosen: str) -> str:
     if outcome.recommended is None:
         return f"keep the default ({name})"
     complete, tokens = ([means] if (means := _means(outcome, metric)) else [] for metric in (COMPLETENESS, TOKENS))
-    return wording.winner_sentence(chosen, _base_text(name), complete, tokens) if complete else chosen
+    return document.winner_sentence(chosen, _base_text(name), complete, tokens) if complete else chosen
 
 
-def _means(outcome: PolicyOutcome, metric: Metric) -> wording.Means | None:
+def _means(outcome: PolicyOutcome, metric: Metric) -> document.Means | None:
     """A metric of what is chosen and of the default."""
-    return wording.Means.of(outcome.against.get("defaults", {}).get(str(metric)))
+    return document.Means.of(outcome.against.get("defaults", {}).get(str(metric)))
 
 
 def policy_names(outcomes: Sequence[PolicyOutcome]) -> str:
     """The names of policies that come to the same."""
-    return wording.listed([outcome.policy.name for outcome in outcomes])
+    return document.listed([outcome.policy.name for outcome in outcomes])
 
 
 def _more_complete(dataset: DatasetTuning, outcome: PolicyOutcome) -> str:
@@ -284,11 +288,11 @@ def _more_complete(dataset: DatasetTuning, outcome: PolicyOutcome) -> str:
     gap, advised = dataset.shortfall(outcome), dataset.advised(outcome)
     if not gap or advised is None or (dataset.shipped[LEARNED_NORMAL] is dataset.default and outcome.recommended):
         return ""
-    figures, points = dataset.shipped[LEARNED_NORMAL].figures, wording.number(COMPLETENESS, gap)
+    figures, points = dataset.shipped[LEARNED_NORMAL].figures, document.number(COMPLETENESS, gap)
     apart = advised.figures["completeness"].interval.high < figures["completeness"].interval.low
     text = f"{LEARNED_NORMAL} is {points if float(points) else 'less than 0.1'} points more complete"
     tokens = figures.get(str(TOKENS))
-    return f"{'Warning: ' * apart}{text}{f' at {wording.with_unit(TOKENS, tokens.value)} tokens' if tokens else ''}"
+    return f"{'Warning: ' * apart}{text}{f' at {document.with_unit(TOKENS, tokens.value)} tokens' if tokens else ''}"
 
 
 def _over_datasets(name: str, several: Sequence[tuple[DatasetTuning, PolicyOutcome]]) -> str:
@@ -297,9 +301,9 @@ def _over_datasets(name: str, several: Sequence[tuple[DatasetTuning, PolicyOutco
     text = f"{name}: a setting is better than the default on {len(winners)} of {len(several)} datasets"
     complete, tokens = ([m for w in winners if (m := _means(w, metric))] for metric in (COMPLETENESS, TOKENS))
     if complete:
-        text += f", where {wording.winner_sentence('it', 'the default', complete, tokens)}"
+        text += f", where {document.winner_sentence('it', 'the default', complete, tokens)}"
     if gaps := [gap for dataset, outcome in several if (gap := dataset.shortfall(outcome))]:
-        points_less = wording.number(COMPLETENESS, max(gaps))
+        points_less = document.number(COMPLETENESS, max(gaps))
         text += f"; on {len(gaps)} it is less complete than {LEARNED_NORMAL}, by up to {points_less} points"
     return text
 
@@ -338,7 +342,7 @@ def _advice(dataset: DatasetTuning, group: Sequence[PolicyOutcome]) -> str:
 def _why_default(outcome: PolicyOutcome) -> str:
     """Why the default is kept, or how many labels would decide."""
     if outcome.chosen is not None:
-        missed = wording.listed(
+        missed = document.listed(
             [verdict.text for verdict in outcome.verdicts if verdict.falls_short or verdict.met is False]
         )
         return f"; what was chosen, {setting(outcome)}, misses {missed} on the test split"
@@ -354,7 +358,7 @@ def more_labels(labels_needed: tuple[int, int] | None, *, question: str = "wheth
     """How many more labels would help, and to what."""
     if labels_needed is None:
         return "more labels are unlikely to help"
-    fewest, largest = (wording.two_digits(count) for count in labels_needed)
+    fewest, largest = (document.two_digits(count) for count in labels_needed)
     to = f" to {largest:,}" if largest > fewest else ""
     noun = f"request{'' if largest <= 1 else 's'}"
     return f"label about {fewest:,}{to} more {noun} to tell {question}"
@@ -414,7 +418,7 @@ def presets(tuning: Tuning) -> Table:
 
     def row(_dataset: DatasetTuning, outcome: PolicyOutcome) -> tuple[Cell, ...]:
         if outcome.chosen is None:
-            return (default_text(outcome), *([wording.NONE] * 3), target_text(outcome))
+            return (default_text(outcome), *([document.NONE] * 3), target_text(outcome))
         figures = [estimate_text(outcome.chosen.figures, metric) for metric in (COMPLETENESS, TOKENS)]
         changes = _differences(outcome.against.get("defaults"))
         return (choice_text(outcome, outcome.chosen), *figures, changes, target_text(outcome))
@@ -460,7 +464,7 @@ def gains(tuning: Tuning) -> Table | None:
         parts = (outcome.ranking, outcome.against.get("fixed_of_selector"), outcome.against.get("fixed"))
         changes = [change_text(part, metric) for part in parts for metric in (TOKENS, COMPLETENESS)]
         if not outcome.ranking and outcome.fixed is not None and outcome.chosen.selector == outcome.fixed.selector:
-            changes[:2] = [("the same ranking",), (wording.NONE,)]
+            changes[:2] = [("the same ranking",), (document.NONE,)]
         ks = [result.name if result else NO_K for result in (outcome.fixed, outcome.fixed_of_selector)]
         return (*ks, *changes)
 
@@ -495,7 +499,7 @@ def _group(group: GroupMean | None) -> str:
     if group is None:
         return "fewer than two groups of 10 queries"
     queries = count(group.mean.n, "query", "queries")
-    return f"{group.group}: {wording.number(COMPLETENESS, group.mean.value)} of {queries}"
+    return f"{group.group}: {document.number(COMPLETENESS, group.mean.value)} of {queries}"
 
 
 def policies(tuning: Tuning) -> Table:
@@ -621,7 +625,7 @@ def console_table(tuning: Tuning, *, plain: bool = False) -> str:
         if dataset.shipped:
             lines += [*_shipped(dataset), ""]
     if tuning.datasets:
-        legend = [p_words(tuning), LOOSE if any(map(wording.has_loose, lines)) else ""]
+        legend = [p_words(tuning), LOOSE if any(map(document.has_loose, lines)) else ""]
         lines += [*_wrapped(" ".join(filter(None, legend)), 0, 2), ""] if any(legend) else []
     return "\n".join(printable(line, plain) for line in lines or ["No policy was tuned for.", ""])
 
@@ -629,7 +633,7 @@ def console_table(tuning: Tuning, *, plain: bool = False) -> str:
 def _heading(dataset: DatasetTuning) -> str:
     counts = [f"{n:,}" if split == ALL else f"{n:,} {split}" for split, n in dataset.queries.items()]
     queries = "query" if [*dataset.queries.values()] == [1] else "queries"
-    size = f"{wording.listed(counts) or 'no'} {queries}, {count(dataset.items, 'item')}"
+    size = f"{document.listed(counts) or 'no'} {queries}, {count(dataset.items, 'item')}"
     return f"{dataset.dataset}: {size}, tokens by {dataset.tokens}"
 
 
@@ -640,7 +644,7 @@ def _outcome(dataset: DatasetTuning, group: Sequence[PolicyOutcome]) -> Iterator
     outcome, chosen = group[0], group[0].chosen
     if chosen is None:
         for reason in dict.fromkeys(f"{default_text(member)}; {target_text(member)}" for member in group):
-            yield from _wrapped(reason.removesuffix(f"; {wording.NONE}"), 4, 6)
+            yield from _wrapped(reason.removesuffix(f"; {document.NONE}"), 4, 6)
         return
     yield from _wrapped(f"{choice_text(outcome, chosen)}{_replaced_text(outcome)}", 4, 6)
     splits = {ALL: chosen.tuning} if dataset.all_decide else {TUNING: chosen.tuning, TEST: chosen.test}

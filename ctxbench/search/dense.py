@@ -14,21 +14,32 @@ import threading
 from array import array
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
 from ctxbench.io.errors import EmbeddingError
-from ctxbench.model.arrays import BoolArray, Float32Array, FloatArray, IntArray, Masks, firsts, owners, starts
+from ctxbench.model.arrays import BoolArray, Float32Array, FloatArray, IntArray, Masks, firsts, owners, ranges, starts
 from ctxbench.model.candidates import MARGIN, Candidates
 from ctxbench.model.items import Catalog, Item
 from ctxbench.model.requests import Query
 from ctxbench.model.resources import EMBEDDER, Embed, Resources, index_over
 from ctxbench.search.chunking import DOCUMENTS, ItemChunking
 from ctxbench.search.embedders import ModelError, text_hash
-from ctxbench.search.vector_files import PART, WHOLE, ChunkMatrix, VectorFiles, blocks, parts_of, row_dots
+from ctxbench.search.vector_files import (
+    FEW,
+    PART,
+    WHOLE,
+    ChunkMatrix,
+    Proposer,
+    Room,
+    VectorFiles,
+    blocks,
+    parts_of,
+    row_dots,
+)
 
 GROUP = 16  # values of which the greatest is looked at first
 _LOWEST = np.finfo(np.float32).min  # any score is higher, but for -inf
@@ -71,7 +82,6 @@ def _blas() -> Any:
 
 
 T = TypeVar("T")
-FEW = 8  # where at most one chunk in so many may be found, these are copied, which is faster than a product of all
 BLOCK = 4_000_000  # cells of a product held at once: 16 MB
 MASKS = 64_000_000  # bytes of what the requests that are searched together may get
 
@@ -110,45 +120,6 @@ def dense_index(
     return index
 
 
-class _Room:
-    """The rows of a chunk matrix, with room for more behind them.
-
-    What was handed out stays unchanged: rows are only ever added behind the last. Matrices of several catalogs can be
-    the first rows of one room, in which a single one, that of the most rows, may go on. Threads may share a room: the
-    indexes of several users can go on from one public index at the same time.
-    """
-
-    def __init__(self, rows: int, dimensions: int) -> None:
-        size = rows + rows // 2 + 64  # memory that nobody has written to yet costs nothing
-        self.vectors: Float32Array = np.empty((size, dimensions), dtype=np.float32)
-        self._item: IntArray = np.empty(size, dtype=np.int64)
-        self._ordinal: IntArray = np.empty(size, dtype=np.int64)
-        self._first: IntArray = np.empty(size, dtype=np.int64)
-        self._rows = self._items = 0
-        self._lock = threading.Lock()
-
-    def extended(
-        self, matrix: ChunkMatrix, item: IntArray, ordinal: IntArray, vectors: Float32Array
-    ) -> ChunkMatrix | None:
-        """A matrix of this room with more rows; None if others are behind it already, or they do not fit in."""
-        with self._lock:
-            is_last = self._rows == len(matrix.item)
-            fits = self._rows + len(item) <= len(self.vectors)
-            return self.add(item, ordinal, vectors) if is_last and fits else None
-
-    def add(self, item: IntArray, ordinal: IntArray, vectors: Float32Array | None = None) -> ChunkMatrix:
-        """Put rows behind the last, and return the matrix of all; None: their vectors are there already."""
-        new = np.flatnonzero(firsts(item)) + self._rows
-        rows = slice(self._rows, self._rows + len(item))
-        items = slice(self._items, self._items + len(new))
-        self._item[rows], self._ordinal[rows], self._first[items] = item, ordinal, new
-        if vectors is not None:
-            self.vectors[rows] = vectors
-        self._rows, self._items = rows.stop, items.stop
-        used = slice(rows.stop)
-        return ChunkMatrix(self.vectors[used], self._item[used], self._ordinal[used], self._first[: items.stop])
-
-
 class _Embedded(NamedTuple):
     """The embedded items of a dense index. It is replaced as a whole, so that readers need no lock.
 
@@ -159,7 +130,7 @@ class _Embedded(NamedTuple):
 
     is_embedded: BoolArray
     matrix: ChunkMatrix | None = None
-    room: _Room | None = None
+    room: Room | None = None
 
 
 class DenseIndex:
@@ -295,15 +266,15 @@ class DenseIndex:
         first = np.flatnonzero(firsts(item_of))
         return ChunkMatrix(file.vectors, item_of, ordinal_of, first, file if in_parts else None)
 
-    def _put(self, item: IntArray, ordinal: IntArray, vectors: Float32Array) -> tuple[ChunkMatrix, _Room]:
+    def _put(self, item: IntArray, ordinal: IntArray, vectors: Float32Array) -> tuple[ChunkMatrix, Room]:
         """The matrix with further rows, which are in catalog order, and its room."""
         _, old, room = self._embedded
         if old is None or room is None:
-            room = _Room(len(item), vectors.shape[1])
+            room = Room(len(item), vectors.shape[1])
             return room.add(item, ordinal, vectors), room
         if item[0] > old.item[-1] and (matrix := room.extended(old, item, ordinal, vectors)) is not None:
             return matrix, room
-        room = _Room(len(old.item) + len(item), vectors.shape[1])
+        room = Room(len(old.item) + len(item), vectors.shape[1])
         position = np.searchsorted(old.item, item) + np.arange(len(item))
         before = np.ones(len(old.item) + len(item), dtype=np.bool_)
         before[position] = False
@@ -350,20 +321,47 @@ class Hits:
     score: FloatArray
 
 
-def by_best_pair(query: Query, embed: Embed, matrix: ChunkMatrix, *, depth: int) -> Iterator[Hits]:
-    """The chunks nearest to each request; chunks that a request repeats are embedded and searched once."""
+def by_best_pair(
+    query: Query, embed: Embed, matrix: ChunkMatrix, *, depth: int, proposer: Proposer | None = None
+) -> Iterator[Hits]:
+    """The chunks nearest to each request; chunks that a request repeats are embedded and searched once.
+
+    With a `proposer` of the same matrix they are the nearest of those that it proposes.
+    """
     distinct, chunk = query.distinct
-    eligible = distinct.batch.eligible
+    queries, eligible, weight = query_vectors(distinct, embed, matrix), distinct.batch.eligible, distinct.weight
+    proposed: Iterable[IntArray | None] = itertools.repeat(None, len(eligible))
+    if proposer is not None:
+        require_finite(queries)
+        proposed = proposer.rows(queries, distinct.start, eligible, depth=depth, weight=weight)
+    rows_of = [*proposed]
+    rest = np.array([request for request, rows in enumerate(rows_of) if rows is None], dtype=np.int64)
+    searched = _search_all(distinct, queries, rest, matrix, depth=depth)
+    for request, rows in enumerate(rows_of):
+        mine = slice(int(distinct.start[request]), int(distinct.start[request + 1]))
+        if rows is None:
+            hits = next(searched)
+        elif not len(rows):
+            hits = Hits(_NONE, _NONE, np.empty(0, dtype=np.float64))
+        else:
+            block = _Block(queries[mine], weight[mine], np.array([0, mine.stop - mine.start]), depth)
+            hits = next(block.hits(matrix.select_rows(rows), [_ANY]))
+            hits = replace(hits, row=rows[hits.row])
+        yield replace(hits, query_chunk=chunk[mine.start + hits.query_chunk])
+
+
+def _search_all(
+    query: Query, queries: Float32Array, requests: IntArray, matrix: ChunkMatrix, *, depth: int
+) -> Iterator[Hits]:
+    """As `search` of some requests, over a copy of the chunks that any of them may get where these are few."""
+    length = np.diff(query.start)[requests]
+    chunks, eligible = ranges(query.start[requests], length), query.batch.eligible.select_requests(requests)
     required = matrix.by_chunk(eligible.any())
     is_sparse = np.count_nonzero(required) * FEW <= len(required)
     rows = np.flatnonzero(required) if is_sparse else _NONE
     searched = matrix.select_rows(rows) if is_sparse else matrix
-    queries = query_vectors(distinct, embed, searched)
-    results = search(queries, distinct.start, eligible, searched, depth=depth, weight=distinct.weight)
-    for request, hits in enumerate(results):
-        yield Hits(
-            rows[hits.row] if is_sparse else hits.row, chunk[distinct.start[request] + hits.query_chunk], hits.score
-        )
+    for hits in search(queries[chunks], starts(length), eligible, searched, depth=depth, weight=query.weight[chunks]):
+        yield replace(hits, row=rows[hits.row]) if is_sparse else hits
 
 
 def query_vectors(query: Query, embed: Embed, matrix: ChunkMatrix) -> Float32Array:
@@ -597,6 +595,7 @@ def products(queries: Float32Array, start: IntArray, matrix: ChunkMatrix) -> Ite
 
 
 _NONE = np.empty(0, dtype=np.int64)
+_ANY = np.ones(1, dtype=np.bool_)  # the mask of a request that may get every chunk of a matrix
 
 
 _ROWS_AT_ONCE = 8_192  # rows multiplied at once: 50 MB in float64 at 384 dimensions
@@ -745,17 +744,17 @@ def _proposed(left: Float32Array, right: Float32Array, row: IntArray, right_row:
 DEPTH = 100  # items that a retriever finds per request by default
 
 
-def ranked_by(scores: Sequence[FloatArray], masks: Iterable[BoolArray], *, depth: int) -> Candidates:
+def ranked_by(scores: Iterable[FloatArray], masks: Iterable[BoolArray], *, depth: int) -> Candidates:
     """Candidates from a score for every item: the best `depth` of the items in its mask, one chunk each.
 
     Args:
-        scores: by request, shape (n_items,).
+        scores: by request, shape (n_items,); taken one by one, each before its mask.
         masks: by request, shape (n_items,); only these are candidates.
         depth: items kept a request.
     """
-    items, ranks = [], []
+    items, ranks, values = [], [], []
     for score, mask in zip(scores, masks, strict=True):
-        items_allowed = np.flatnonzero(mask)
+        items_allowed = _may_be_best(score, mask, depth)
         if 0 < depth < len(items_allowed):  # the rest need not be put in order
             items_allowed = items_allowed[
                 score[items_allowed]
@@ -764,6 +763,7 @@ def ranked_by(scores: Sequence[FloatArray], masks: Iterable[BoolArray], *, depth
         best = items_allowed[np.lexsort((items_allowed, -score[items_allowed]))][:depth]
         items.append(best)
         ranks.append(np.arange(len(best), dtype=np.int64))
+        values.append(score[best])
     if not items:
         return Candidates.empty(0)
     request = np.repeat(np.arange(len(items), dtype=np.int64), [len(row) for row in items])
@@ -771,7 +771,24 @@ def ranked_by(scores: Sequence[FloatArray], masks: Iterable[BoolArray], *, depth
         len(items),
         request,
         np.concatenate(items),
-        score=np.concatenate([score[row] for score, row in zip(scores, items, strict=True)]),
+        score=np.concatenate(values),
         chunk_rank=np.concatenate(ranks),
         item_chunk=np.zeros(len(request), dtype=np.int64),
     )
+
+
+_GROUPS = 16  # times the depth: so many groups of items have their maximum taken
+
+
+def _may_be_best(score: FloatArray, mask: BoolArray, depth: int) -> IntArray:
+    """The items of a mask, rising, without most of those that have `depth` better ones.
+
+    Of the maxima of groups of items, the one at `depth` is reached by as many items at least.
+    """
+    size = len(score) // (_GROUPS * depth) if depth > 0 else 0  # of a group
+    if size < 2:
+        return np.flatnonzero(mask)
+    masked = np.where(mask, score, -np.inf)
+    maxima = masked[: len(masked) // size * size].reshape(size, -1).max(axis=0)
+    limit = np.partition(maxima, len(maxima) - depth)[len(maxima) - depth]
+    return np.flatnonzero(masked >= limit if limit > -np.inf else mask)

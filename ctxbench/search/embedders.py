@@ -240,6 +240,7 @@ class Vectors:
         progress: called with (texts embedded, texts to embed) of the present call, after each commit.
         limit: None, or how many of the vectors that are made from now on are kept, in memory: nothing is written,
             but for what a thread makes within `vectors_stored`.
+        noted: None, or a set that gets the stored texts that are looked up.
 
     Args:
         embedder: makes what is missing; not asked, and so not loaded, where nothing is.
@@ -251,6 +252,7 @@ class Vectors:
     """
 
     limit: int | None = None
+    noted: set[str] | None = None
 
     def __init__(
         self,
@@ -294,7 +296,7 @@ class Vectors:
             StorageError: the store cannot be read, or has no room.
         """
         distinct = list(dict.fromkeys(texts))
-        is_stored, vectors = self._look_up(self.identity.stored_texts(distinct, kind))
+        is_stored, vectors = self.look_up(self.identity.stored_texts(distinct, kind))
         missing = np.flatnonzero(~is_stored)
         self.stats += VectorStats(loaded=len(distinct) - len(missing))
         if len(missing):
@@ -304,11 +306,14 @@ class Vectors:
         row = {text: position for position, text in enumerate(distinct)}
         return vectors[np.array([row[text] for text in texts], dtype=np.intp)]
 
-    def has(self, texts: Sequence[str], *, kind: TextKind = "query") -> bool:
-        """Whether the vectors of all of these texts are there."""
-        return bool(self._look_up(self.identity.stored_texts(texts, kind))[0].all())
+    def stored(self, texts: Sequence[str], *, kind: TextKind = "query") -> BoolArray:
+        """Of which texts there are vectors, shape (n_texts,); nothing is embedded."""
+        return self.look_up(self.identity.stored_texts(texts, kind))[0]
 
-    def _look_up(self, texts: Sequence[str]) -> tuple[BoolArray, Float32Array]:
+    def look_up(self, texts: Sequence[str]) -> tuple[BoolArray, Float32Array]:
+        """As `Store.look_up`, of `EmbedderIdentity.stored_texts`; nothing is embedded."""
+        if self.noted is not None:
+            self.noted.update(texts)
         if self._store is not None and not (texts and all(text_hash(text) in self._memory for text in texts)):
             is_stored, vectors = self._store.look_up(texts)
         else:

@@ -510,9 +510,11 @@ class MiniLM:
 
 
 def _processors() -> int:
-    """Processors that this process may use."""
+    """Processors that this process may use; one of several workers has its share in OMP_NUM_THREADS, as BLAS has."""
     affinity = getattr(os, "sched_getaffinity", None)  # where the system has it
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
+    n = len(affinity(0)) if affinity else os.cpu_count() or 1
+    limit = os.environ.get("OMP_NUM_THREADS", "")
+    return min(n, int(limit) or n) if limit.isdecimal() else n
 
 
 def _batches(pieces: Sequence[Sequence[int]]) -> list[_Batch]:

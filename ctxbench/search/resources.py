@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import math
+import pickle
 import queue
 import re
 import threading
@@ -17,16 +19,34 @@ from typing import Any, ClassVar, TypeAlias, TypeVar, cast
 import numpy as np
 
 from ctxbench.io.cache import read_sealed, write_sealed
-from ctxbench.io.errors import ParameterError, UnknownNameError
+from ctxbench.io.errors import Message, ParameterError, UnknownNameError, raise_first
 from ctxbench.io.files import cache_dir
 from ctxbench.io.http import OpenAIServer, RefusedError, ServerError
 from ctxbench.model import registry
-from ctxbench.model.arrays import Float32Array, IntArray
+from ctxbench.model.arrays import BoolArray, Float32Array, IntArray
 from ctxbench.model.items import TEXT_FIELDS, Catalog, Item
-from ctxbench.model.resources import EMBEDDER, IndexFields, Resource, Resources, TextKind, kind_of, row_over
-from ctxbench.search.embedders import Embedder, Vectors, VectorStats, open_embedder, open_vectors, text_hash
+from ctxbench.model.resources import (
+    EMBEDDER,
+    INDEX,
+    IndexFields,
+    Resources,
+    TextKind,
+    WithinResources,
+    kind_of,
+    row_over,
+)
+from ctxbench.search.dense import DenseIndex
+from ctxbench.search.embedders import (
+    Embedder,
+    Vectors,
+    VectorStats,
+    VectorStore,
+    open_embedder,
+    open_vectors,
+    text_hash,
+)
 from ctxbench.search.tokens import FileCounter, TokenCounter
-from ctxbench.search.vector_files import BYTES, VectorFiles
+from ctxbench.search.vector_files import BYTES, AnnIndex, DeviceProducts, Proposer, VectorFiles, ann_identity
 from ctxbench.search.words import TextIndex
 
 T = TypeVar("T")
@@ -114,6 +134,62 @@ class TextIndexes:
         return Fts5Index() if self.identity == "fts5" else PostgresIndex()
 
 
+class IndexSearch:
+    """The resource `index`: proposes chunks to a search by best pairs, as an experiment's `index` says.
+
+    Attributes:
+        identity: library, version and parameters of an approximate index; empty where search is exact, on any device.
+        approximate: whether it is.
+    """
+
+    def __init__(self, fields: IndexFields) -> None:
+        """Take the fields; nothing is built.
+
+        Raises:
+            ParameterError: a library is not installed, or there is no GPU.
+        """
+        self._library, self._device = fields.ann, "cuda" if fields.device == "cuda" else ""
+        self.approximate = bool(fields.ann)
+        self.identity = ann_identity(fields.ann) if fields.ann else ""
+        raise_first(
+            (fields.ann and self._device, Message("search.ann-on-device", library=fields.ann)),
+            (self._device and not _sees_gpu(), Message("search.no-gpu")),
+        )
+
+    @property
+    def value(self) -> IndexSearch:
+        """Itself."""
+        return self
+
+    def proposer(self, index: DenseIndex) -> Proposer | None:
+        """What proposes chunks of a dense index, made once; None where all are compared by NumPy."""
+        if not self._library and not self._device:
+            return None
+        return index.get_or_compute(
+            INDEX,
+            lambda matrix: (
+                AnnIndex.of(matrix, self._library) if self._library else DeviceProducts(matrix, self._device)
+            ),
+        )
+
+
+def _sees_gpu() -> bool:
+    """Whether PyTorch is installed and sees a GPU."""
+    try:
+        import torch
+    except ImportError:
+        return False
+    return bool(torch.cuda.is_available())
+
+
+class ExactSearch(WithinResources):
+    """Resources without an approximate index: what its answers are compared with."""
+
+    def get(self, name: str) -> Any:
+        """As `Resources.get`."""
+        return IndexSearch(IndexFields()) if name == INDEX else super().get(name)
+
+
 class LocalResources(Resources):
     """Resources of one process: everything is made at first use and kept as long as this object lives.
 
@@ -131,8 +207,9 @@ class LocalResources(Resources):
         self._kept: dict[Hashable, Any] = {}
         self._lock = threading.Lock()
         self._making: dict[Hashable, Any] = {}  # a lock for each value, so that one waits for no other
-        self._named: dict[str, Resource | TextVectors | TokenCounts] = {
+        self._named: dict[str, Any] = {
             "embedder": TextVectors(vectors),
+            INDEX: IndexSearch(self.index),
             "tokens": TokenCounts(counter, self),
         }
 
@@ -141,9 +218,24 @@ class LocalResources(Resources):
         """How many texts were embedded and how many found in the store, by whatever embedder."""
         return sum((vectors.stats for vectors in self._vectors), VectorStats())
 
-    def has_vectors(self, texts: Sequence[str]) -> bool:
-        """Whether the vectors of all of these texts of items are stored; nothing is embedded."""
-        return self._vectors[0].has(texts, kind="item")
+    def note_texts(self) -> None:
+        """From now on, note of what texts vectors are taken, for `noted_vectors`."""
+        for vectors in self._vectors:
+            vectors.noted = set()
+
+    def noted_vectors(self, queries: Sequence[str]) -> bytes:
+        """The stored vectors of noted texts and of `queries`, by every embedder; nothing is noted any more."""
+        parts = []
+        for vectors in self._vectors:
+            noted, vectors.noted = vectors.noted or set(), None
+            texts = sorted({*noted, *vectors.identity.stored_texts(queries, "query")})
+            is_stored, rows = vectors.look_up(texts)
+            parts.append((vectors.identity, list(itertools.compress(texts, is_stored)), rows[is_stored]))
+        return pickle.dumps(parts)
+
+    def stored_vectors(self, texts: Sequence[str]) -> BoolArray:
+        """Of which texts of items there are vectors, shape (n_texts,); nothing is embedded."""
+        return self._vectors[0].stored(texts, kind="item")
 
     def get(self, name: str) -> Any:
         """The value of a resource, made at the first call; see `Resources.get`."""
@@ -174,7 +266,7 @@ class LocalResources(Resources):
                     self._kept[key] = make()
         return cast("T", self._kept[key])
 
-    def _resource(self, name: str) -> Resource | TextVectors | TokenCounts:
+    def _resource(self, name: str) -> Any:
         if name not in self._named and name != EMBEDDER == kind_of(name):
             model = open_embedder(name.partition(":")[2])
             self._vectors.append(open_vectors(model, progress=self._vectors[0].progress))
@@ -185,6 +277,15 @@ class LocalResources(Resources):
             with registry.of_plugin("resource", kind, "made"):
                 self._named[name] = factory(self, argument) if argument else factory(self)
         return self._named[name]
+
+
+def add_vectors(data: bytes) -> None:
+    """Add what `LocalResources.noted_vectors` gave to the stores of this machine, where it lacks them."""
+    for identity, texts, vectors in pickle.loads(data):  # noqa: S301 - published by the caller
+        with VectorStore(identity) as store:
+            lacks = ~store.look_up(texts)[0]
+            if store.writable and lacks.any():
+                store.add(list(itertools.compress(texts, lacks)), vectors[lacks])
 
 
 def local_resources(

@@ -9,24 +9,28 @@ Folders are sealed: one that is damaged or half-written is made again, from the 
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import logging
+import math
 import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from ctxbench.io.cache import altered, is_sealed, seal_folder
-from ctxbench.io.errors import Message, StorageError
-from ctxbench.io.files import atomic_folder, exclusive, modified, read_bytes, remove
-from ctxbench.model.arrays import BoolArray, Float32Array, FloatArray, IntArray, firsts
+from ctxbench.io.errors import EmbeddingError, Message, ParameterError, StorageError, install_command
+from ctxbench.io.files import atomic_folder, cache_dir, exclusive, modified, read_bytes, remove
+from ctxbench.model.arrays import BoolArray, Float32Array, FloatArray, IntArray, Masks, firsts
+from ctxbench.model.candidates import MARGIN
 from ctxbench.model.resources import Embed
 
 FOLDER = "matrices-1"  # beside the vector store of the same embedder
@@ -238,6 +242,7 @@ def _write(folder: Path, vectors: str, blocks: Iterator[Float32Array]) -> None:
 
 _PAIRS_AT_ONCE = 256  # of which exact products are made: what fits a processor's cache
 PART = 16_384  # rows of a file in memory at once: 25 MB in float32 at 384 dimensions
+FEW = 8  # where at most one chunk in so many may be found, these are copied, which is faster than a product of all
 
 
 @dataclass(frozen=True, eq=False)
@@ -317,6 +322,45 @@ class ChunkMatrix:
         return of_items if len(self.first) == len(self.item) == len(of_items) else of_items[self.item]
 
 
+class Room:
+    """The rows of a chunk matrix, with room for more behind them.
+
+    What was handed out stays unchanged: rows are only ever added behind the last. Matrices of several catalogs can be
+    the first rows of one room, in which a single one, that of the most rows, may go on. Threads may share a room: the
+    indexes of several users can go on from one public index at the same time.
+    """
+
+    def __init__(self, rows: int, dimensions: int) -> None:
+        size = rows + rows // 2 + 64  # memory that nobody has written to yet costs nothing
+        self.vectors: Float32Array = np.empty((size, dimensions), dtype=np.float32)
+        self._item: IntArray = np.empty(size, dtype=np.int64)
+        self._ordinal: IntArray = np.empty(size, dtype=np.int64)
+        self._first: IntArray = np.empty(size, dtype=np.int64)
+        self._rows = self._items = 0
+        self._lock = threading.Lock()
+
+    def extended(
+        self, matrix: ChunkMatrix, item: IntArray, ordinal: IntArray, vectors: Float32Array
+    ) -> ChunkMatrix | None:
+        """A matrix of this room with more rows; None if others are behind it already, or they do not fit in."""
+        with self._lock:
+            is_last = self._rows == len(matrix.item)
+            fits = self._rows + len(item) <= len(self.vectors)
+            return self.add(item, ordinal, vectors) if is_last and fits else None
+
+    def add(self, item: IntArray, ordinal: IntArray, vectors: Float32Array | None = None) -> ChunkMatrix:
+        """Put rows behind the last, and return the matrix of all; None: their vectors are there already."""
+        new = np.flatnonzero(firsts(item)) + self._rows
+        rows = slice(self._rows, self._rows + len(item))
+        items = slice(self._items, self._items + len(new))
+        self._item[rows], self._ordinal[rows], self._first[items] = item, ordinal, new
+        if vectors is not None:
+            self.vectors[rows] = vectors
+        self._rows, self._items = rows.stop, items.stop
+        used = slice(rows.stop)
+        return ChunkMatrix(self.vectors[used], self._item[used], self._ordinal[used], self._first[: items.stop])
+
+
 def spans(matrix: ChunkMatrix) -> IntArray:
     """CSR starts of the chunks of the items held, shape (n_held + 1,)."""
     return np.append(matrix.first, len(matrix.item)).astype(np.int64)
@@ -342,3 +386,222 @@ def row_dots(left: Float32Array | FloatArray, right: Float32Array | FloatArray) 
     products: FloatArray = right.astype(np.float64)
     products *= left  # exact in either type: a product of float32 numbers fits float64
     return np.asarray(np.add.reduce(products, axis=1))
+
+
+class Proposer(Protocol):
+    """Proposes chunks that a search by best pairs scores exactly: an approximate index, or a product on a GPU."""
+
+    @property
+    def matrix(self) -> ChunkMatrix:
+        """The chunks that it is of."""
+
+    def rows(
+        self, queries: Float32Array, start: IntArray, eligible: Masks, *, depth: int, weight: FloatArray
+    ) -> Iterator[IntArray | None]:
+        """Propose chunks for each request; the arguments are those of `search`.
+
+        Yields:
+            Rows of the matrix, rising, each of an item that the request may get; None = all of them must be searched.
+        """
+
+
+FETCHED = 4  # chunks that an approximate index proposes for one item that is wanted, of one chunk each
+SCANNED = 32  # of the lists of faiss one in so many is scanned, at least `LISTS`
+LISTS = 32
+_MANY = 65_536  # vectors hashed, added or copied at once
+MOST_INDEXES = 8  # files kept, those made last
+_LIBRARIES = {  # its module, package, and what decides what it finds; see `_build` and `AnnIndex.of`
+    "faiss": ("faiss", "faiss-cpu", f"int8 in 2 sqrt(n) lists, 10 iterations, 1/{SCANNED} and {LISTS} lists scanned"),
+    "usearch": ("usearch.index", "usearch", "int8 in a graph, connectivity 32, expansion 128 and 256"),
+}
+
+
+def ann_library(name: str) -> Any:
+    """The module of an approximate index, imported.
+
+    Raises:
+        ParameterError: it is not installed.
+    """
+    module, package, _ = _LIBRARIES[name]
+    try:
+        return import_module(module)
+    except ImportError as error:
+        command = install_command("ann")
+        raise ParameterError(
+            Message("search.ann-not-installed", library=name, package=package, command=command)
+        ) from error
+
+
+@dataclass(frozen=True, eq=False)
+class AnnIndex:
+    """An approximate index over the chunks of a catalog, as a file of the cache folder that is memory-mapped.
+
+    Of one machine and one version of its library the same vectors give the same file.
+
+    Attributes:
+        matrix: the chunks.
+        nearest: from vectors of query chunks, shape (n, n_dimensions), and a number to the rows of the chunks most
+            similar to each, shape (n, that number); -1 where there are fewer.
+    """
+
+    matrix: ChunkMatrix
+    nearest: Callable[[Float32Array, int], IntArray]
+    _lock: threading.Lock = field(default_factory=threading.Lock)  # usearch answers one thread at a time
+
+    @classmethod
+    def of(cls, matrix: ChunkMatrix, library: str) -> AnnIndex:
+        """Open the index, building it first if the cache folder lacks it.
+
+        Raises:
+            ParameterError: the library is not installed.
+            StorageError: it cannot be written.
+        """
+        module, digest = ann_library(library), hashlib.sha256(ann_identity(library).encode())
+        for _, vectors in matrix.parts(_MANY, exact=True):
+            digest.update(vectors.data)
+        path = cache_dir() / "ann-1" / f"{digest.hexdigest()[:32]}.{library}"
+        with exclusive(path.with_suffix(".lock"), waiting=lambda: None):
+            if not (file := next(path.glob("*"), None)) or file.name != str(file.stat().st_size):
+                with atomic_folder(path) as folder:
+                    _build(module, matrix, folder / "index")
+                    (folder / "index").rename(folder / str((folder / "index").stat().st_size))
+                for old in sorted(path.parent.glob(f"*.{library}"), key=modified)[:-MOST_INDEXES]:
+                    remove(old)
+            file = next(path.glob("*"))
+        if library == "usearch":
+            graph = module.Index.restore(str(file), view=True)
+            graph.expansion_search = 256
+            return cls(matrix, lambda queries, n: _keys(graph.search(queries, n, threads=1), len(queries)))
+        lists = module.read_index(str(file), module.IO_FLAG_MMAP)
+        lists.nprobe = max(lists.nlist // SCANNED, LISTS)
+        return cls(matrix, lambda queries, n: lists.search(queries, n)[1])
+
+    def rows(
+        self, queries: Float32Array, start: IntArray, eligible: Masks, *, depth: int, weight: FloatArray
+    ) -> Iterator[IntArray | None]:
+        """See `Proposer.rows`: each request is searched alone, so that its answer does not depend on others.
+
+        All chunks are searched for a request that may get few items, or for which too few are found.
+        """
+        del weight  # chunks are found for each query chunk
+        counts, n_rows = eligible.counts().tolist(), len(self.matrix.item)
+        for request, count in enumerate(counts):
+            mine = queries[start[request] : start[request + 1]]
+            wanted = -(-FETCHED * depth * n_rows // max(count, 1))
+            if not len(mine) or wanted * FEW >= n_rows or count * FEW <= len(self.matrix.first):
+                yield None
+                continue
+            with self._lock:
+                rows = np.unique(self.nearest(mine, wanted))
+            rows = rows[rows >= 0]
+            rows = rows[eligible.cells(request, self.matrix.item[rows])]
+            yield rows if np.count_nonzero(firsts(self.matrix.item[rows])) >= min(depth, count) else None
+
+
+def ann_identity(library: str) -> str:
+    """What decides what an approximate index finds: the library, its version and its parameters.
+
+    Raises:
+        ParameterError: it is not installed.
+    """
+    version = import_module(ann_library(library).__name__.partition(".")[0]).__version__
+    return f"{library} {version}: {_LIBRARIES[library][2]}; {FETCHED} chunks fetched for one"
+
+
+def _build(module: Any, matrix: ChunkMatrix, path: Path) -> None:
+    """Build an index and write it; by one thread where more would give another."""
+    n, dimensions = matrix.vectors.shape
+    if module.__name__ == "faiss":
+        quantizer, n_lists = module.IndexFlatIP(dimensions), 2 * math.isqrt(n)
+        lists = module.IndexIVFScalarQuantizer(
+            quantizer, dimensions, n_lists, module.ScalarQuantizer.QT_8bit, module.METRIC_INNER_PRODUCT
+        )
+        lists.cp.niter, lists.cp.seed, lists.cp.min_points_per_centroid = 10, 0, 1
+        sample = np.sort(np.random.default_rng(0).permutation(n)[: 40 * n_lists])
+        lists.train(matrix.select_rows(sample).vectors)
+        for _, vectors in matrix.parts(_MANY, exact=True):
+            lists.add(vectors)
+        module.write_index(lists, str(path))
+        return
+    graph = module.Index(ndim=dimensions, metric="ip", dtype="i8", connectivity=32, expansion_add=128)
+    for rows, vectors in matrix.parts(_MANY, exact=True):
+        graph.add(np.arange(rows.start, rows.stop), vectors, threads=1)
+    graph.save(str(path))
+
+
+def _keys(matches: Any, n_queries: int) -> IntArray:
+    """The keys that usearch finds, shape (n_queries, n), -1 where there are fewer."""
+    keys = np.asarray(matches.keys).reshape(n_queries, -1).astype(np.int64)
+    counts = getattr(matches, "counts", np.array([keys.shape[1]]))  # a single query has none
+    return np.where(np.arange(keys.shape[1]) < counts[:, None], keys, -1)
+
+
+class DeviceProducts:
+    """Products of query chunks and item chunks by PyTorch; float64 on the CPU decides on what is near the limit.
+
+    Args:
+        matrix: the chunks, which are copied to the device.
+        device: a name that PyTorch knows, such as `cuda`.
+
+    Raises:
+        EmbeddingError: the device has too little memory.
+    """
+
+    def __init__(self, matrix: ChunkMatrix, device: str) -> None:
+        import torch
+
+        self.matrix, self._device = matrix, device
+        with self._within_memory():
+            self._vectors = torch.empty(matrix.vectors.shape, device=device)
+            for part, vectors in matrix.parts(_MANY, exact=True):
+                self._vectors[part] = torch.tensor(vectors, device=device)
+            group = np.repeat(np.arange(len(matrix.first)), np.diff(spans(matrix)))
+            self._item = torch.tensor(group, device=device)
+
+    def rows(
+        self, queries: Float32Array, start: IntArray, eligible: Masks, *, depth: int, weight: FloatArray
+    ) -> Iterator[IntArray | None]:
+        """See `Proposer.rows`: every chunk that may be among the nearest, so that search stays exact."""
+        import torch
+
+        n_items, margin = len(self.matrix.first), 2 * MARGIN * max(1.0, float(weight.max(initial=1.0)))
+        for first, last in blocks(start, max(1, _DEVICE_BLOCK // len(self.matrix.item))):
+            part = slice(int(start[first]), int(start[last]))
+            with self._within_memory():
+                factor = torch.tensor(weight[part, None], device=self._device, dtype=torch.float32)
+                products = self._products(queries[part]) * factor
+            for request in range(first, last):
+                mine = slice(int(start[request]) - part.start, int(start[request + 1]) - part.start)
+                allowed = torch.tensor(self.matrix.by_chunk(eligible[request]), device=self._device)
+                if mine.start == mine.stop:
+                    yield np.empty(0, dtype=np.int64)
+                    continue
+                best = products[mine].amax(0).masked_fill(~allowed, -torch.inf)
+                of_items = torch.full((n_items,), -torch.inf, device=self._device)
+                of_items.scatter_reduce_(0, self._item, best, "amax")
+                limit = of_items.topk(min(depth, n_items)).values[-1] - margin
+                yield torch.nonzero((best >= limit) & allowed).ravel().cpu().numpy()
+
+    def _products(self, queries: Float32Array) -> Any:
+        """float32 products, with all bits of float32: TF32 is off meanwhile."""
+        import torch
+
+        precision = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision("highest")
+        try:
+            return torch.tensor(queries, device=self._device) @ self._vectors.T
+        finally:
+            torch.set_float32_matmul_precision(precision)
+
+    @contextmanager
+    def _within_memory(self) -> Iterator[None]:
+        import torch
+
+        try:
+            yield
+        except torch.OutOfMemoryError as error:
+            n, dimensions = self.matrix.vectors.shape
+            raise EmbeddingError(Message("search.device-memory", n=n, dimensions=dimensions)) from error
+
+
+_DEVICE_BLOCK = 1 << 28  # products that a device holds at once: 1 GB

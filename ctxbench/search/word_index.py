@@ -23,12 +23,12 @@ from functools import cached_property
 from heapq import nsmallest
 from itertools import chain, compress, count
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from ctxbench.io.cache import read_sealed, write_sealed
+from ctxbench.io.cache import SEAL_BYTES, map_sealed, write_sealed
 from ctxbench.io.files import cache_dir
 from ctxbench.model.arrays import BoolArray, FloatArray, IntArray, firsts, owners, ranges, starts
 from ctxbench.model.items import TEXT_FIELDS, Catalog, Item
@@ -36,14 +36,14 @@ from ctxbench.model.resources import Resources, index_over
 from ctxbench.search.chunking import searched
 from ctxbench.search.words import WordRule, field_words, name_words, weighted_words
 
+SmallInts = npt.NDArray[np.int32]  # a catalog of code has some millions of rows
+FieldInts = npt.NDArray[np.int8]
+Rows: TypeAlias = tuple[npt.NDArray[np.integer[Any]], FieldInts, SmallInts]  # items, fields and counts
+
 
 def new_numbers() -> defaultdict[str, int]:
     """Numbers of words: each word gets the next one when it is first looked up."""
     return defaultdict(count().__next__)
-
-
-SmallInts = npt.NDArray[np.int32]  # a catalog of code has some millions of rows
-FieldInts = npt.NDArray[np.int8]
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,39 +65,30 @@ class Occurrences:
     count: SmallInts
 
     @classmethod
-    def of_texts(cls, texts: Iterable[Iterable[str]], *, fields: int = 1) -> Occurrences:
-        """The words of some texts, numbered in the order of first appearance.
-
-        Args:
-            texts: the words of each field of the first item, then of the second ...
-            fields: how many each has.
-        """
-        number = new_numbers()
-        return cls.of_numbers((map(number.__getitem__, text) for text in texts), number, fields=fields)
-
-    @classmethod
-    def of_numbers(cls, texts: Iterable[Iterable[int]], number: Mapping[str, int], *, fields: int = 1) -> Occurrences:
+    def of_texts(cls, texts: Iterable[Iterable[int]], number: Mapping[str, int], *, fields: int = 1) -> Occurrences:
         """The words of some texts, given by their numbers.
 
         Args:
-            texts: read one by one; `number` may grow meanwhile.
-            number: of each word; from 0 on, without gaps.
-            fields: as of `of_texts`.
+            texts: the words of each field of the first item, then of the second ...; read one by one.
+            number: of every word, when all texts are read.
+            fields: how many each item has.
         """
         words, ends = array("i"), array("q", [0])
         for text in texts:
             words.extend(text)
             ends.append(len(words))
-        key = np.array(words, dtype=np.int64)
         n_texts = len(ends) - 1
+        key = np.array(words, dtype=np.int64)
         key *= n_texts
         key += owners(np.array(ends, dtype=np.int64))
-        key.sort()
+        key.sort()  # of as many millions as there are words, so what is made of it is small, or changes it in place
         first = np.flatnonzero(firsts(key))
-        word, text_of = np.divmod(key[first], max(n_texts, 1))
         count = np.diff(first, append=len(key)).astype(np.int32)
-        item, field = (text_of // fields).astype(np.int32), (text_of % fields).astype(np.int8)
-        return cls(dict(number), starts(np.bincount(word, minlength=len(number))), item, field, count)
+        key = key[first]
+        text_of = (key % max(n_texts, 1)).astype(np.int32)
+        key //= max(n_texts, 1)
+        start = starts(np.bincount(key, minlength=len(number)))
+        return cls(dict(number), start, text_of // np.int32(fields), (text_of % fields).astype(np.int8), count)
 
     @classmethod
     def _ordered(
@@ -169,10 +160,10 @@ class TextHolders:
         """The position of each item, shape (n_items,)."""
         return np.arange(len(self.text), dtype=np.int64) if self.item is None else self.item
 
-    def of(self, word: str) -> tuple[IntArray, FieldInts, SmallInts]:
+    def of(self, word: str) -> Rows:
         """Item, field and count of the rows of a word, shape (n_rows,) each, by text; items need not rise."""
         rows = self.texts.of(word)
-        text, field, count = self.texts.item[rows].astype(np.int64), self.texts.field[rows], self.texts.count[rows]
+        text, field, count = self.texts.item[rows], self.texts.field[rows], self.texts.count[rows]
         if self._in_place:
             return text, field, count
         start, items = self._by_text
@@ -216,7 +207,7 @@ class CatalogWords:
 
     parts: tuple[TextHolders, ...]
 
-    def of(self, word: str) -> tuple[IntArray, FieldInts, SmallInts]:
+    def of(self, word: str) -> Rows:
         """Item, field and count of the rows of a word, shape (n_rows,) each: by item, then in the order of fields."""
         rows_by_part = [part.of(word) for part in self.parts]
         item, field, count = (
@@ -247,9 +238,10 @@ EACH = 100
 """So many characters more a text counts for, as 5,000 paths take as long to split."""
 MOST_FILES = 32
 """So many are kept, those used last; one has 0.2 to 0.6 bytes for each character of its catalog."""
-_FORM = "3"  # goes up with whatever changes the words of an item, of which a test tells, or how they are written
+_FORM = "4"  # goes up with whatever changes the words of an item, of which a test tells, or how they are written
 _NAMES = 8  # smallest digests under which a file is looked for
 _DIGEST = 32  # bytes
+_HEADER = 1_000  # bytes that the line in front of the arrays has at most
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,20 +252,20 @@ class ItemReader:
         rule: what words depend on beside the source; of equal rules equal sources have equal words.
         n_fields: that each item has.
         source: what the words of an item are made of.
-        numbered: called with the numbers of words, which grow when a word is looked up; returns a function that gives
-            the words of each field of an item by their numbers.
+        numbered: makes of the numbers of words, which grow when a word is looked up, a function that gives the words of
+            each field of an item by their numbers.
     """
 
     rule: str
     n_fields: int
     source: Callable[[Item], str]
-    numbered: Callable[[dict[str, int]], Callable[[Item], Iterable[Iterable[int]]]]
+    numbered: Callable[[Mapping[str, int]], Callable[[Item], Iterable[Iterable[int]]]]
 
     def split(self, items: Sequence[Item]) -> tuple[Occurrences, FloatArray]:
         """The words of items, as `read_words` gives them."""
         numbers = new_numbers()
         fields = chain.from_iterable(map(self.numbered(numbers), items))
-        made = Occurrences.of_numbers(fields, numbers, fields=self.n_fields)
+        made = Occurrences.of_texts(fields, numbers, fields=self.n_fields)
         row = made.field.astype(np.int64) * len(items) + made.item
         length = np.bincount(row, made.count, self.n_fields * len(items)).astype(np.float64)
         return made, length.reshape(self.n_fields, len(items))
@@ -293,37 +285,33 @@ class KeptWords:
     occurrences: Occurrences
     length: FloatArray
 
-    def packed(self) -> bytes:
-        """The bytes that `unpacked` reads: a line that describes the arrays, and the arrays.
+    def packed(self) -> list[bytes | memoryview]:
+        """The bytes that `unpacked` reads, in parts: a line that describes the arrays, and the arrays.
 
-        Words that no text holds any more are left out, so that they do not gather.
+        Words that no text holds any more are left out, so that they do not gather. In a sealed file every array begins
+        at a multiple of the size of its numbers: those of larger numbers are in front.
         """
         occurrences, rows = self.occurrences, np.diff(self.occurrences.start)
         used = compress(occurrences.word, rows.tolist())
         words = "\n".join(used).encode("utf-8", "surrogatepass")  # no word holds white space
         texts = [np.frombuffer(text, dtype=np.uint8) for text in (b"".join(self.digests), words)]
-        start = starts(rows[rows > 0])
-        arrays: list[npt.NDArray[Any]] = [
-            *texts,
-            start,
-            occurrences.item,
-            occurrences.field,
-            occurrences.count,
-            self.length,
-        ]
+        numbers = [self.length, starts(rows[rows > 0]), occurrences.item, occurrences.count, occurrences.field]
+        arrays: list[npt.NDArray[Any]] = [np.ascontiguousarray(array) for array in (*numbers, *texts)]
         header = json.dumps([(array.dtype.str, array.shape) for array in arrays])
-        return b"".join([header.encode(), b"\n", *(array.tobytes() for array in arrays)])
+        size = SEAL_BYTES + len(header) + 1
+        return [f"{header}{' ' * (-size % 8)}\n".encode(), *(array.data for array in arrays)]
 
     @classmethod
-    def unpacked(cls, data: bytes) -> KeptWords:
+    def unpacked(cls, data: bytes | memoryview) -> KeptWords:
         """What `packed` made these bytes of; arrays stay in them."""
-        at = data.index(b"\n") + 1
+        header, _, _ = bytes(data[:_HEADER]).partition(b"\n")
+        at = len(header) + 1
         arrays: list[npt.NDArray[Any]] = []
-        for dtype, shape in json.loads(data[:at]):
+        for dtype, shape in json.loads(header):
             array = np.frombuffer(data, np.dtype(dtype), math.prod(shape), at).reshape(shape)
             arrays.append(array)
             at += array.nbytes
-        digests, words, start, item, field, count, length = arrays
+        length, start, item, count, field, digests, words = arrays
         text, digest_bytes = words.tobytes().decode("utf-8", "surrogatepass"), digests.tobytes()
         number = {word: row for row, word in enumerate(text.split("\n") if text else ())}
         parts = tuple(
@@ -358,22 +346,25 @@ def read_words(items: Sequence[Item], reader: ItemReader) -> tuple[CatalogWords,
     Returns:
         The words, items numbered from 0 on, and how many each field has, shape (n_fields, n_items).
     """
-    public = {
-        position: source for position, item in enumerate(items) if _public(item) and (source := reader.source(item))
-    }
-    if _weight(public.values()) < LEAST:
+    digests: list[bytes | None] = []
+    sizes = array("q")
+    for item in items:
+        source = reader.source(item) if _public(item) else ""
+        digests.append(_digest(item, source) if source else None)
+        sizes.append(len(source) + EACH if source else 0)
+    if sum(sizes) < LEAST:
         return _joined(len(items), reader, [_split(items, range(len(items)), reader)])
-    digests = {position: _digest(items[position], source) for position, source in public.items()}
     texts: dict[bytes, int] = {}  # the first item that holds each
-    for position, digest in digests.items():
-        texts.setdefault(digest, position)
+    for position, digest in enumerate(digests):
+        if digest is not None:
+            texts.setdefault(digest, position)
     folder, names = cache_dir() / "words-1", _names(reader.rule, texts)
     path = next((path for name in names if os.path.exists(path := folder / name)), None)  # noqa: PTH110 - never raises
-    data = None if path is None else read_sealed(path)
+    data = None if path is None else map_sealed(path)
     stored = None if data is None else KeptWords.unpacked(data)
     new = {position: digest for digest, position in texts.items() if stored is None or digest not in stored.row_of}
     added = KeptWords(tuple(new.values()), *reader.split([items[position] for position in new]))
-    if _weight(public[position] for position in new) >= LEAST:
+    if sum(sizes[position] for position in new) >= LEAST:
         merged = added if stored is None else stored.extended(added)
         _keep(folder / names[0], merged if len(merged.digests) <= 2 * len(texts) else merged.select_texts([*texts]))
     elif path is not None:
@@ -381,14 +372,9 @@ def read_words(items: Sequence[Item], reader: ItemReader) -> tuple[CatalogWords,
             os.utime(path)
     if stored is not None and len(stored.digests) > 2 * len(texts):  # the index need not hold all of them
         stored = stored.select_texts([digest for digest in texts if digest in stored.row_of])
-    private = [position for position in range(len(items)) if position not in public]
+    private = [position for position, digest in enumerate(digests) if digest is None]
     parts = [_holders(words, digests) for words in (added, stored) if words is not None]
     return _joined(len(items), reader, [*parts, _split(items, private, reader)])
-
-
-def _weight(texts: Iterable[str]) -> int:
-    """The size of texts compared with `LEAST`."""
-    return sum(len(text) + EACH for text in texts)
 
 
 _Read = tuple[TextHolders, FloatArray]
@@ -400,10 +386,11 @@ def _split(items: Sequence[Item], positions: Sequence[int], reader: ItemReader) 
     return TextHolders(occurrences, np.arange(len(positions)), np.array(positions, dtype=np.int64)), length
 
 
-def _holders(words: KeptWords, digests: Mapping[int, bytes]) -> _Read:
-    """The words of the items whose texts are known, by the digests of items."""
-    pairs = [(position, words.row_of[digest]) for position, digest in digests.items() if digest in words.row_of]
-    item, text = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+def _holders(words: KeptWords, digests: Sequence[bytes | None]) -> _Read:
+    """The words of the items whose texts are known, by the digests of items; None for what is not kept."""
+    row = np.fromiter((-1 if digest is None else words.row_of.get(digest, -1) for digest in digests), dtype=np.int64)
+    item = np.flatnonzero(row >= 0)
+    text = row[item]
     return TextHolders(words.occurrences, text, item), words.length[:, text]
 
 
@@ -435,7 +422,7 @@ def _names(rule: str, digests: Iterable[bytes]) -> list[str]:
 
 def _keep(path: Path, words: KeptWords) -> None:
     """Write a file, and take out those that were not used for the longest time."""
-    write_sealed(path, words.packed())
+    write_sealed(path, *words.packed())
     with suppress(OSError):  # another process may take them out, too
         for old in sorted(path.parent.iterdir(), key=lambda file: -file.stat().st_mtime)[MOST_FILES:]:
             old.unlink()
@@ -463,12 +450,12 @@ class Added:
     """What a word adds to scores.
 
     Attributes:
-        item: the items that hold it, rising, shape (n,).
+        item: the items that hold it, rising, shape (n,); perhaps a view of the index.
         value: what it adds to each, shape (n,), >= 0.
         absent: what it adds to every item, >= 0.
     """
 
-    item: IntArray
+    item: npt.NDArray[np.integer[Any]]
     value: FloatArray
     absent: float = 0.0
 
@@ -504,9 +491,9 @@ class WordIndex(ABC):
         out: FloatArray = np.zeros(self._length.shape[1], dtype=np.float64)
         for word, weight in words.items():
             added = self._added(word, statistics)
-            out[added.item] += weight * added.value
+            np.add.at(out, added.item, added.value if weight == 1.0 else weight * added.value)
             absent += weight * added.absent
-        return np.add(out, absent)
+        return np.add(out, absent, out=out) if absent else out
 
     def shares_word(self, words: Mapping[str, float]) -> BoolArray:
         """Which items hold any of the words, shape (n_items,)."""
@@ -524,8 +511,8 @@ class WordIndex(ABC):
         """The mean length of each field of some items, shape (n_fields,)."""
 
     @abstractmethod
-    def _weighed(self, item: IntArray, field: IntArray, count: IntArray, statistics: Statistics) -> Added:
-        """The score of a word by items and fields and how often it occurs in them, shape (n_rows,), n_rows >= 1."""
+    def _weighed(self, rows: Rows, statistics: Statistics) -> Added:
+        """The score of a word by items and fields and how often it occurs in them, at least one row."""
 
     def _put(self, words: CatalogWords, length: FloatArray) -> Self:
         self._words, self._length = words, length
@@ -543,16 +530,16 @@ class WordIndex(ABC):
 
     def _added(self, word: str, statistics: Statistics) -> Added:
         if (added := statistics.added.get(word)) is None:
-            item, field, count = (part.astype(np.int64) for part in self._words.of(word))
+            item, field, count = self._words.of(word)
             if statistics.counted is not None:
                 is_counted = statistics.counted[item]
                 item, field, count = item[is_counted], field[is_counted], count[is_counted]
-            added = self._weighed(item, field, count, statistics) if len(item) else Added(item, np.zeros(0))
+            added = self._weighed((item, field, count), statistics) if len(item) else Added(item, np.zeros(0))
             statistics.added[word] = added
         return added
 
 
-def by_item(item: IntArray, weight: FloatArray) -> tuple[IntArray, FloatArray]:
+def by_item(item: npt.NDArray[np.integer[Any]], weight: FloatArray) -> tuple[npt.NDArray[np.integer[Any]], FloatArray]:
     """The sums of weights of the same item, in their order.
 
     Args:
@@ -638,16 +625,17 @@ class Bm25Index(WordIndex):
             text = searched(item, bodies=settings.bodies, parameters=settings.parameters)
             return f"{item.server} {text}" if settings.server and item.server else text
 
-        def numbered(numbers: dict[str, int]) -> Callable[[Item], Iterable[Iterable[int]]]:
-            number = rule.numbered(numbers)
-            return lambda item: [number(source(item))]
+        def numbered(numbers: Mapping[str, int]) -> Callable[[Item], Iterable[Iterable[int]]]:
+            of_text = rule.numbered(numbers)
+            return lambda item: [of_text(source(item))]
 
         return ItemReader(rule=f"bm25 {rule}", n_fields=1, source=source, numbered=numbered)
 
     def _mean_length(self, length: FloatArray) -> FloatArray:
         return np.asarray(length.sum(axis=1) / max(length.shape[1], 1))
 
-    def _weighed(self, item: IntArray, field: IntArray, count: IntArray, statistics: Statistics) -> Added:  # noqa: ARG002
+    def _weighed(self, rows: Rows, statistics: Statistics) -> Added:
+        item, _, count = rows
         k1, b, variant = self._settings[:3]
         share = count / (count + k1 * (1.0 - b + b * self._length[0, item] / statistics.mean_length[0]))
         n, counted = len(item), statistics.n_items
@@ -691,24 +679,22 @@ class Bm25fIndex(WordIndex):
         super().__init__(catalog)
 
     def _reader(self) -> ItemReader:
-        def numbered(numbers: dict[str, int]) -> Callable[[Item], Iterable[Iterable[int]]]:
-            def number(item: Item) -> Iterable[Iterable[int]]:
-                words_by_field = field_words(item)
-                return [map(numbers.__getitem__, words_by_field[name]) for name in self._names]
-
-            return number
+        def words(item: Item) -> list[list[str]]:
+            words_by_field = field_words(item)
+            return [words_by_field[name] for name in self._names]
 
         return ItemReader(
             rule=f"bm25f {self._names}",
             n_fields=len(self._names),
             source=lambda item: repr([getattr(item, name) for name in TEXT_FIELDS]),
-            numbered=numbered,
+            numbered=lambda numbers: lambda item: [map(numbers.__getitem__, row) for row in words(item)],
         )
 
     def _mean_length(self, length: FloatArray) -> FloatArray:
         return np.asarray(length.sum(axis=1) / np.maximum(np.count_nonzero(length, axis=1), 1))
 
-    def _weighed(self, item: IntArray, field: IntArray, count: IntArray, statistics: Statistics) -> Added:
+    def _weighed(self, rows: Rows, statistics: Statistics) -> Added:
+        item, field, count = rows
         item, field = np.repeat(item, count), np.repeat(field, count)  # added one by one, as the sums always were
         b = self._b[field]
         share = self._weights[field] / (1.0 - b + b * self._length[field, item] / statistics.mean_length[field])

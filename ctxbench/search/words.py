@@ -6,7 +6,7 @@ import math
 import re
 import string
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
@@ -181,54 +181,29 @@ class WordRule:
 
     def of_chunks(self, chunks: Sequence[str]) -> list[list[str]]:
         """The words of each chunk of a text; what `stop` leaves out counts where nothing is left of all of them."""
-        words_by_chunk = [self.split_text(chunk) for chunk in chunks]
-        content_words = [self.content_words(row) for row in words_by_chunk]
-        return [self.stemmed(row) for row in (content_words if any(content_words) else words_by_chunk)]
+        words_by_chunk = [self._split(chunk) for chunk in chunks]
+        if self.stop:
+            content_words = [[word for word in row if word not in _LEFT_OUT] for row in words_by_chunk]
+            words_by_chunk = content_words if any(content_words) else words_by_chunk
+        return [[stem(word) for word in row] for row in words_by_chunk] if self.stem else words_by_chunk
 
-    def numbered(self, numbers: dict[str, int]) -> Callable[[str], list[int]]:
-        """A function that gives the words of a text as `words` does, but as numbers.
+    def numbered(self, numbers: Mapping[str, int]) -> Callable[[str], list[int]]:
+        """A function that gives the words of a text as `words` does, but as their numbers."""
+        left_out: Container[str] = _LEFT_OUT if self.stop else ()
+        ending = stem if self.stem else str
 
-        Args:
-            numbers: by word; a word that is missing must get a number when it is looked up.
-        """
-        by_piece = _NumbersByPiece(self, numbers)
+        @lru_cache(maxsize=1 << 18)  # a catalog repeats most of its pieces
+        def of_piece(piece: str) -> list[int]:
+            return [numbers[ending(word)] for word in self._split(piece) if word not in left_out]
 
-        def number(text: str) -> list[int]:
-            row = list(chain.from_iterable(map(by_piece.__getitem__, pieces(text))))
+        def of_text(text: str) -> list[int]:
+            row = list(chain.from_iterable(map(of_piece, pieces(text))))
             return row or [numbers[word] for word in self.words(text)]
 
-        return number
+        return of_text
 
-    def split_text(self, text: str) -> list[str]:
-        """The words of a text before any are left out or stemmed."""
+    def _split(self, text: str) -> list[str]:
         return name_parts(text) if self.split else words(text)
-
-    def content_words(self, words: list[str]) -> list[str]:
-        """The words that `stop` does not leave out."""
-        return [word for word in words if word not in _LEFT_OUT] if self.stop else words
-
-    def stemmed(self, words: list[str]) -> list[str]:
-        """The words without their endings, if this rule takes them off."""
-        return [stem(word) for word in words] if self.stem else words
-
-
-_MOST_PIECES = 1 << 18  # numbers of so many pieces are kept: a catalog repeats most of its pieces
-
-
-class _NumbersByPiece(dict[str, list[int]]):
-    """The numbers of the content words of each piece of a text, computed on demand."""
-
-    def __init__(self, rule: WordRule, numbers: Mapping[str, int]) -> None:
-        super().__init__()
-        self._rule, self._numbers = rule, numbers
-
-    def __missing__(self, piece: str) -> list[int]:
-        if len(self) == _MOST_PIECES:
-            self.clear()
-        rule = self._rule
-        row = [self._numbers[word] for word in rule.stemmed(rule.content_words(rule.split_text(piece)))]
-        self[piece] = row
-        return row
 
 
 def pieces(text: str) -> list[str]:

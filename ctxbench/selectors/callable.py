@@ -323,7 +323,8 @@ def one_answer(query: str, result: Any) -> Any:
         return _plain({"query": query, **result})
     if isinstance(result, str | bytes | set | frozenset) or not isinstance(result, Iterable):
         raise NotAnAnswerError(f"the callable returned {quoted(result)}; expected a list of ids, or an answer as dict")
-    return _plain({"query": query, "items": [{"id": row} if isinstance(row, str) else row for row in result]})
+    items = [{"id": _plain(row)} if isinstance(row, str) else _plain(row) for row in result]
+    return {"query": query, "items": items}
 
 
 _PLAIN = (str, int, float, bool, type(None))
@@ -438,8 +439,8 @@ class CallableSource(Source):
         self.__dict__.update(state)
         if self._spec is not None:
             self._function = load_callable(self._spec, base=self._base)
-            there = _described(self._function, self._spec, self._source, self._base).get("sha256")
-            if there != self._description.get("sha256"):
+            description = _described(self._function, self._spec, self._source, self._base)
+            if description.get("sha256") != self._description.get("sha256"):
                 raise ParameterError(Message("selectors.callable-other-file", callable=self._spec, folder=self._base))
 
     def describe(self) -> dict[str, Any]:

@@ -343,6 +343,7 @@ class External(Closing):
         self._repeats = repeats
         self._folder = cache
         self._cache: AnswerCache | None = None
+        self._reader: AnswerReader | None = None
         self._counts: Counter[str] = Counter()
         self._builds: set[str] = set()
 
@@ -401,7 +402,7 @@ class External(Closing):
         texts; a blank request has none.
         """
         rows = range(len(batch))
-        reader = AnswerReader(batch)
+        self._reader = reader = AnswerReader(batch, previous=self._reader)
         first, replies = self._ask(batch, rows, reader, repeat=time * self._repeats)
         answers = {row: answer for row, answer in first.items() if isinstance(answer, Answer)}
         if time == 0:

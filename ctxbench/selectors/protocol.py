@@ -99,6 +99,7 @@ class AnswerRow(FileModel):
 
 
 ANSWER_KEYS = field_names(AnswerRow)
+_ROW_KEYS = frozenset(("id", "score"))
 
 
 def schema() -> dict[str, Any]:
@@ -538,9 +539,18 @@ class AnswerReader:
     available to the request. What the session holds may be named too; it is counted and offered once, by the session.
     """
 
-    def __init__(self, batch: Batch) -> None:
+    def __init__(self, batch: Batch, *, previous: AnswerReader | None = None) -> None:
+        """Read the answers for a batch.
+
+        Args:
+            batch: the requests.
+            previous: the reader of another batch; over the same catalog, ids need not be looked through again.
+        """
         self._batch = batch
-        self._position = {name: position for position, name in enumerate(batch.catalog.ids)}
+        if previous is not None and previous._batch.catalog is batch.catalog:  # noqa: SLF001 - of this class
+            self._position: dict[str, int] = previous._position  # noqa: SLF001
+        else:
+            self._position = {name: position for position, name in enumerate(batch.catalog.ids)}
 
     def read(self, row: int, reply: RawAnswer) -> Answer:
         """Check the answer to one request of the batch.
@@ -619,26 +629,37 @@ class AnswerReader:
             raise SelectorError(f"{key} has {len(rows)} rows, but the catalog has {len(self._batch.catalog)} items")
         positions: dict[int, int] = {}
         scores: list[float] = []
+        eligible: BoolArray = self._batch.eligible[row]
         for index, named in enumerate(rows):
-            where = f"{key}[{index}]"
-            position = self._position_of(where, named)
-            if not self._batch.eligible[row, position] and position not in in_session:
-                raise SelectorError(f"{where} names {self._why_not(row, position)}")
+            position = self._position_of(key, index, named)
+            if not eligible[position] and position not in in_session:
+                raise SelectorError(f"{key}[{index}] names {self._why_not(row, position)}")
             if (first := positions.setdefault(position, index)) != index:
-                raise SelectorError(f"{key}[{first}] and {where} are the same item {named['id']!r}; name an item once")
+                raise SelectorError(
+                    f"{key}[{first}] and {key}[{index}] are the same item {named['id']!r}; name an item once"
+                )
             if "score" in named:
-                scores.append(_score(f"{where} ({named['id']!r})", named["score"]))
+                scores.append(_score(f"{key}[{index}] ({named['id']!r})", named["score"]))
             if len(scores) not in (0, index + 1):
                 raise SelectorError(
-                    f"{key} mixes rows with and without a score ({key}[0] and {where}); give all of them one, or none"
+                    f"{key} mixes rows with and without a score ({key}[0] and {key}[{index}]); give all of them one, "
+                    "or none"
                 )
         return _Rows(tuple(positions), tuple(scores) if scores else None)
 
-    def _position_of(self, where: str, row: Any) -> int:
+    def _position_of(self, key: str, index: int, row: Any) -> int:
         """The position of the item that a row names."""
+        if (
+            type(row) is dict
+            and row.keys() <= _ROW_KEYS
+            and type(name := row.get("id")) is str
+            and name in self._position
+        ):
+            return self._position[name]
+        where = f"{key}[{index}]"
         if not isinstance(row, Mapping):
             raise SelectorError(f"{where} must be an object with id, and score if there is one, got {quoted(row)}")
-        if unknown := [key for key in row if key not in ("id", "score")]:
+        if unknown := [key for key in row if key not in _ROW_KEYS]:
             raise SelectorError(f"{where} has an unknown key{suggest(str(unknown[0]), ('id', 'score'))}")
         name = row.get("id")
         if not isinstance(name, str):

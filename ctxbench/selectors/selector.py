@@ -293,8 +293,8 @@ class PipelineSelector:
     memo: MutableMapping[str, Any] | None = None
 
     def describe(self) -> dict[str, Any]:
-        """Every step with its parameters, and the identities of the resources that the steps use."""
-        identities = {use: self.resources.identity(use) for use in self._uses}
+        """Every step with its parameters, and the identities of the resources that they use, where these have one."""
+        identities = {use: identity for use in self._uses if (identity := self.resources.identity(use))}
         return {"pipeline": self.pipeline.describe(), "identities": identities}
 
     @property

@@ -16,7 +16,7 @@ import random
 import secrets
 import subprocess
 import sys
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -31,7 +31,7 @@ from ctxbench.model import registry
 from ctxbench.model.candidates import Candidates
 from ctxbench.model.items import Catalog
 from ctxbench.model.requests import Batch, Request
-from ctxbench.model.resources import Resources
+from ctxbench.model.resources import Resources, WithinResources
 from ctxbench.model.strategies import Step, WithFormat
 from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.selectors.selector import Selector
@@ -281,22 +281,16 @@ def _state(batch: Batch, table: Candidates) -> str:
     return digest.hexdigest()
 
 
-class _Recording(Resources):
+class _Recording(WithinResources):
     """Resources that remember which of them were used."""
 
     def __init__(self, resources: Resources) -> None:
-        self._resources = resources
+        super().__init__(resources)
         self.used: set[str] = set()
 
     def get(self, name: str) -> Any:
         self.used.add(name)
-        return self._resources.get(name)
-
-    def get_or_create(self, key: Hashable, make: Callable[[], T]) -> T:
-        return self._resources.get_or_create(key, make)
-
-    def identity(self, name: str) -> str:
-        return self._resources.identity(name)
+        return super().get(name)
 
 
 def _selector_faults(selector: Selector, catalog: Catalog, requests: Sequence[Request]) -> Iterator[str]:

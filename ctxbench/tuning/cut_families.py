@@ -56,6 +56,14 @@ TOP_K = (10, 20, 50, 100)
 TOP_N = (0, 1, 2, 3, 4, 5, 6, 8, 10, 15, 20)
 
 
+def _split(counts: Counts, n: int) -> list[Counts]:
+    """The values in at most n parts, each rising."""
+    return [
+        Counts(counts.name, tuple(values.tolist()))
+        for values in np.array_split(counts.values, min(n, len(counts.values)))
+    ]
+
+
 def _select_counts(counts: Counts, allowed: Sequence[int]) -> Counts:
     """The allowed values; all values if none is allowed or there are few."""
     values = tuple(value for value in counts.values if value in allowed)
@@ -76,6 +84,10 @@ class CutFamily(ABC):
     def coarse(self) -> CutFamily:
         """The same family with fewer whole numbers: `TOP_K` chunk matches and `TOP_N` items."""
         return self
+
+    def parts(self, n: int) -> list[CutFamily]:  # noqa: ARG002
+        """The same lines in the same order, as families of about an n-th each; itself alone if it is not divided."""
+        return [self]
 
     def within_margin(self, margin: ThresholdSpan, at_most: int) -> CutFamily | None:  # noqa: ARG002
         """The family with a margin behind it, as a share of the best score; None if it cannot be swept."""
@@ -142,14 +154,30 @@ class StandardMargin(CutFamily):
         """The same with fewer topK and topN."""
         return replace(self, topK=_select_counts(self.topK, TOP_K), topN=_select_counts(self.topN, TOP_N))
 
+    @property
+    def _spans(self) -> list[ThresholdSpan]:
+        """The swept thresholds."""
+        return [span for span in (self.includeScore, self.margin) if span is not None and span.swept]
+
+    def parts(self, n: int) -> list[CutFamily]:
+        """By threshold, then by topK."""
+        families = [self]
+        if n > 1 and len(self._spans) > 1 and self.margin is not None:
+            include, margin = self.includeScore, self.margin
+            families = [
+                replace(self, margin=ThresholdSpan.fixed(margin.name, margin.high)),
+                replace(self, includeScore=ThresholdSpan.fixed(include.name, include.high)),
+            ]
+        counts = _split(self.topK, math.ceil(n / len(families)))
+        return [replace(family, topK=topK) for family in families for topK in counts]
+
     def within_margin(self, margin: ThresholdSpan, at_most: int) -> StandardMargin | None:
         """The same with a margin; None if it has one."""
         return replace(self, margin=margin, at_most=at_most) if self.margin is None else None
 
     def cuts(self, rankings: MeasuredRankings) -> Iterator[Cut]:
         """Lines along includeScore, then lines along the margin; those of each by topK, then by topN."""
-        thresholds = (self.includeScore, self.margin)
-        spans: list[ThresholdSpan | None] = [span for span in thresholds if span is not None and span.swept] or [None]
+        spans: Sequence[ThresholdSpan | None] = self._spans or (None,)
         for span in spans:
             sums = None
             for topK in self.topK.values:  # noqa: N806
@@ -274,6 +302,10 @@ class ThresholdFamily(CutFamily):
     at_most: Counts | None = None
     of: Literal["score", "difference", "ratio"] = "score"
 
+    def parts(self, n: int) -> list[CutFamily]:
+        """By at_least."""
+        return [replace(self, at_least=counts) for counts in _split(self.at_least, n)]
+
     def coarse(self) -> ThresholdFamily:
         """The same with fewer at_least and at_most."""
         at_most = None if self.at_most is None else _select_counts(self.at_most, TOP_N)
@@ -326,6 +358,10 @@ class BudgetFamily(CutFamily):
 
     of: CutFamily
     tokens: Counts | ThresholdSpan
+
+    def parts(self, n: int) -> list[CutFamily]:
+        """The budget behind each part of the family."""
+        return [replace(self, of=of) for of in self.of.parts(n)]
 
     def coarse(self) -> BudgetFamily:
         """The same with the coarse family."""

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
-from functools import cache
+from functools import cache, partial
 from itertools import product
 from typing import Any
 
@@ -32,15 +32,26 @@ from ctxbench.selectors.definition import Definition, StepForm
 from ctxbench.selectors.selector import Value
 from ctxbench.tuning.cut_families import BudgetFamily, Cut, CutFamily, FixedK, StandardMargin, ThresholdFamily
 from ctxbench.tuning.measures import (
+    COMPLETENESS,
     NEVER,
+    TOKENS,
     Measure,
     RankedItems,
     Requirements,
     item_types,
     values_of_measures,
 )
-from ctxbench.tuning.rankings import MeasuredRankings
-from ctxbench.tuning.setting_lines import Counts, ThresholdLine, ThresholdSpan, setting_line, tried_parameter
+from ctxbench.tuning.policy import MIN_KEPT, Policy, policy_measures
+from ctxbench.tuning.rankings import MeasuredRankings, Part
+from ctxbench.tuning.setting_lines import (
+    Collector,
+    Counts,
+    ThresholdLine,
+    ThresholdSpan,
+    setting_line,
+    show_lines,
+    tried_parameter,
+)
 
 BUDGETS = 20  # number of token budgets to try, in equal ratios
 
@@ -593,6 +604,47 @@ class DomainPair:
         """Sums of a cost at all pairs of settings; the cost of the session counts once."""
         bare = float(np.nansum(self.rankings.values(cost, np.zeros(self.rankings.n_queries, dtype=np.int64))))
         return first.cost[:, None] + (second.cost - bare)[None, :]
+
+
+def pair_parts(
+    policies: Collection[Policy], base: Mapping[Measure, float], queries_by_type: Mapping[str, BoolArray], _n: int
+) -> list[Part]:
+    """Parts of a sweep of a `DomainPair`: the fronts of pairs of settings, for every measure that a policy uses.
+
+    The optimum of a policy with one such measure is on its front, since the compared values rise with it. Of pairs with
+    equal sums, one is passed. If item types must keep their completeness, the front of the pairs that keep it is passed
+    as well.
+
+    Args:
+        policies: of the optima.
+        base: means of the base by measure.
+        queries_by_type: by item type, the queries that require an item of it, shape (n_queries,).
+    """
+    gains = {COMPLETENESS, *(measure for measure in policy_measures(policies) if measure.metric == COMPLETENESS.metric)}
+    floors = {
+        measure: MIN_KEPT * mean * float(queries_by_type[measure.required_type].sum())
+        for measure, mean in base.items()
+        if measure.required_type and not measure.counts
+    }
+    return [
+        partial(_add_front, gain, lower_bounds)
+        for gain in sorted(gains)
+        for lower_bounds in (({}, floors) if floors else ({},))
+    ]
+
+
+def _add_front(
+    gain: Measure,
+    floors: Mapping[Measure, float],
+    pair: DomainPair,
+    collectors: Sequence[Collector[ThresholdLine]],
+    progress: Callable[[int], None],
+) -> int:
+    """Pass the front of a gain to collectors; the number of pairs of settings."""
+    front = pair.front(gain, TOKENS, floors=floors)
+    show_lines(pair.lines(front), collectors)
+    progress(front.settings)
+    return front.settings
 
 
 def _axis_name(cut: Cut) -> tuple[str, ...]:

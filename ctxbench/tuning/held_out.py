@@ -32,7 +32,7 @@ from ctxbench.selectors.selector import PipelineSelector, Value
 from ctxbench.tuning.fit_examples import ALL, groups_of, labelled_queries
 from ctxbench.tuning.inputs import Choice, TuningDataset, choose, tied_choice
 from ctxbench.tuning.measures import REACH, Measure, Pairing
-from ctxbench.tuning.policy import SAFETY_ERRORS, Constraint, Limit, Policy, reach_ratio, rounding_error
+from ctxbench.tuning.policy import SAFETY_ERRORS, Constraint, Limit, Policy, Ties, reach_ratio, rounding_error
 from ctxbench.tuning.query_fits import columns_of
 from ctxbench.tuning.results import (
     COMPLETE,
@@ -51,7 +51,7 @@ from ctxbench.tuning.results import (
     fall_short,
     rank_out_of_fold,
 )
-from ctxbench.tuning.search import MAX_FACTOR, MIN_QUERIES, Base, BestSetting, Optimum, Setting, Ties
+from ctxbench.tuning.search import MAX_FACTOR, MIN_QUERIES, Base, BestSetting, Optimum, Setting
 from ctxbench.tuning.tunables import ShippedPreset, Tunable
 
 T = TypeVar("T")

@@ -21,11 +21,13 @@ from ctxbench.evaluation.answers import Labels
 from ctxbench.evaluation.comparisons import grouped_estimate
 from ctxbench.evaluation.inputs import StepChecks
 from ctxbench.evaluation.metrics import evaluate, mean
+from ctxbench.evaluation.statistics import Estimate
 from ctxbench.io.console import nothing_said
 from ctxbench.io.errors import Fault, InputError, Message, ParameterError, UserError, check_known
 from ctxbench.io.files import cache_dir
 from ctxbench.io.rows import YamlForm
-from ctxbench.model.arrays import Evidence, FloatArray, OfferedItems
+from ctxbench.io.workers import OptionalPool
+from ctxbench.model.arrays import Evidence, FloatArray, IntArray, OfferedItems
 from ctxbench.pipelines.pipeline import Pipeline, PipelineError
 from ctxbench.search.embedders import Embedder, open_embedder, open_vectors
 from ctxbench.search.resources import LocalResources
@@ -33,9 +35,11 @@ from ctxbench.search.tokens import TokenCounter, open_counter
 from ctxbench.selectors.definitions import find_definition, is_file, shipped as shipped_names
 from ctxbench.selectors.external import external_from_config
 from ctxbench.selectors.selector import Parameter, Value
+from ctxbench.tuning.domains import DomainPair
 from ctxbench.tuning.fit_examples import ALL
 from ctxbench.tuning.measures import COMPLETENESS, TOKENS, Measure
-from ctxbench.tuning.policy import Policy, PolicyFile, SelectorEntry, policy_measures
+from ctxbench.tuning.policy import Policy, PolicyFile, SelectorEntry, Ties, policy_measures
+from ctxbench.tuning.rankings import publish, published
 from ctxbench.tuning.results import (
     EVERYTHING,
     FIRST_ITEMS,
@@ -58,7 +62,6 @@ from ctxbench.tuning.search import (
     Optimum,
     SearchResult,
     Setting,
-    Ties,
     labels_to_confirm,
 )
 from ctxbench.tuning.tunables import FIRST_N, ExternalRankings, ShippedPreset, Tunable, setting_text, unfit_scores
@@ -276,14 +279,46 @@ def _reach(optima: Mapping[str, Optimum], index: int, *, with_others: bool) -> t
 POINTS = 40  # most points of a trace over one parameter
 RUNS = 6  # most points of a trace if settings have to be run
 MAP_CELLS = 12  # most cells of a heat map along one axis
+_CHUNK = 32  # settings of a front that a worker takes at once
 MAPS = 6  # most heat maps; with more pairs of parameters, only neighbours are paired
 FIRST = (*range(21), 25, 30, 40, 50)  # numbers of items of the first-n curve
 
 
-def front_trace(result: SearchResult, *, level: float) -> Trace:
-    """The settings that no other beats in prompt tokens and completeness; charts draw fewer of them."""
-    kind = FRONT if result.settings or result.tried else PRESETS
-    return trace(result.competitor, f"{result.competitor.name}{kind}", result.front.values, level=level)
+def front_traces(results: Sequence[SearchResult], *, level: float, pool: OptionalPool) -> list[Trace]:
+    """The settings of each search that no other beats in prompt tokens and completeness; charts draw fewer of them."""
+    traces: list[Trace] = []
+    for result in results:
+        competitor, values = result.competitor, result.front.values
+        name = f"{competitor.name}{FRONT if result.settings or result.tried else PRESETS}"
+        tunable, opened = competitor.tunable, pool.for_work(0.0)
+        if opened is None or tunable.tried_heads or not all(map(tunable.is_swept, values)):
+            traces.append(trace(competitor, name, values, level=level))
+            continue
+        family = tunable.family
+        swept = (competitor.domain_pair, _of_pair) if family is None else (competitor.rankings, family.by_query)
+        estimates = partial(
+            _published_estimates, publish(swept[0], opened), swept[1], competitor.query_set.group, level
+        )
+        settings = [*map(tunable.values, values)]
+        chunks = [settings[start : start + _CHUNK] for start in range(0, len(values), _CHUNK)]
+        parts = pool.map(estimates, chunks, seconds=0.0)
+        traces.append(_trace_of(name, values, [row for part in parts for row in part]))
+    return traces
+
+
+def _of_pair(pair: DomainPair, values: Mapping[str, Value]) -> Mapping[Measure, FloatArray]:
+    return pair.by_query(values)
+
+
+def _published_estimates(
+    key: str,
+    by_query: Callable[[Any, Mapping[str, Value]], Mapping[Measure, FloatArray]],
+    group: IntArray,
+    level: float,
+    settings: Sequence[Mapping[str, Value]],
+) -> list[list[Estimate]]:
+    """In a worker: `_estimates` of settings, with values of all parameters."""
+    return [_estimates(by_query(published(key), values), group, level) for values in settings]
 
 
 def first_trace(competitor: Competitor, *, level: float) -> Trace:
@@ -373,17 +408,24 @@ def trace(
     for index in by_head:  # so that each head ranks once
         with suppress(UserError):
             measured[index] = (by_query or competitor.by_query)(settings[index])
-    values_by_setting = [measured[index] for index in sorted(measured)]
-    estimates = {
-        str(measure): [
-            grouped_estimate(values[measure], group, scale=measure.metric.declaration.scale, level=level)  # type: ignore[arg-type]
-            for values in values_by_setting
-        ]
+    rows = [_estimates(measured[index], group, level) for index in sorted(measured)]
+    return _trace_of(name, [settings[index] for index in sorted(measured)], rows)
+
+
+def _estimates(by_query: Mapping[Measure, FloatArray], group: IntArray, level: float) -> list[Estimate]:
+    """The means of `REPORTED` at one setting."""
+    return [
+        grouped_estimate(by_query[measure], group, scale=measure.metric.declaration.scale, level=level)  # type: ignore[arg-type]
         for measure in REPORTED
-    }
+    ]
+
+
+def _trace_of(name: str, settings: Sequence[Mapping[str, Value]], rows: Sequence[Sequence[Estimate]]) -> Trace:
+    """A trace of settings with their estimates of `REPORTED`."""
+    estimates = {str(measure): [row[index] for row in rows] for index, measure in enumerate(REPORTED)}
     return Trace(
         name=name,
-        settings=tuple(dict(settings[index]) for index in sorted(measured)),
+        settings=tuple(map(dict, settings)),
         means={metric: np.array([estimate.value for estimate in row]) for metric, row in estimates.items()},
         low={metric: np.array([estimate.interval.low for estimate in row]) for metric, row in estimates.items()},
         high={metric: np.array([estimate.interval.high for estimate in row]) for metric, row in estimates.items()},

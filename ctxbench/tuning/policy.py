@@ -7,6 +7,7 @@
 * Prompt tokens are at most `MAX_TOKENS` times the base's, unless the setting is significantly more complete.
 * At least `MIN_KEPT` of the base's completeness is kept, also for the queries that need an item type; for a type that
   fewer than `FEW_LABELS` queries need, of the required items of this type.
+* Another selector than the base's must be significantly better than that (`Ties`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Generic, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from pydantic import Field, PrivateAttr, WrapValidator
@@ -34,8 +35,9 @@ from ctxbench.selectors.external import checked_options, external_name
 from ctxbench.selectors.protocol import CallableBlock, ExternalBlock
 from ctxbench.selectors.selector import EXTERNAL_KINDS, Value
 from ctxbench.tuning.cut_families import POWERS, SweptSettings
-from ctxbench.tuning.measures import COMPLETENESS, TOKENS, Measure
+from ctxbench.tuning.measures import COMPLETENESS, TOKENS, Measure, Pairing
 
+T = TypeVar("T")
 Of: TypeAlias = Literal["", "reachable", "base"]
 FILLED = ("completeness", "recall", "direct_recall", "dependency_recall")  # best if everything is offered
 SET_METRICS = tuple(
@@ -636,3 +638,48 @@ def policies_of(data: Mapping[str, Any], *, name: str, digest: str = "") -> Poli
     raise_faults(faults)
     assert file is not None  # noqa: S101 (there would be a fault)
     return file.read_from(Source(), name=name, digest=digest)
+
+
+@dataclass(frozen=True, eq=False)
+class Ties(Generic[T]):
+    """Decides ties between selectors: another selector than the base's must be significantly better than that.
+
+    The best of many settings looks better than it is. On other requests, a selector that was not significantly better
+    is as likely to be worse.
+
+    Attributes:
+        base: the name of the base's selector.
+        gain: by how much the objective of a policy is better at one setting than at another: the mean paired
+            difference, above 0 if it is better, and its standard error.
+        errors: how many standard errors the difference must be above 0.
+    """
+
+    base: str
+    gain: Callable[[Policy, T, T], tuple[float, float]]
+    errors: float = SAFETY_ERRORS
+
+    def is_better(self, policy: Policy, setting: T, compared: T) -> bool:
+        """Whether the objective of a setting is significantly better than that of another; False for NaN."""
+        gain, error = self.gain(policy, setting, compared)
+        return gain - self.errors * error > rounding_error(gain)
+
+
+def mean_gain(policy: Policy, parts: Sequence[tuple[FloatArray, FloatArray, IntArray]]) -> tuple[float, float]:
+    """The gain of `Ties`: on one dataset, or the mean over several; there of amounts that of their logarithms.
+
+    Args:
+        policy: its objective is compared.
+        parts: of each dataset, values by query of a setting and of what it is compared with, and groups of queries,
+            each of shape (n_queries,).
+    """
+    measure, gains, errors = Measure(policy.objective), [], []
+    for values, compared, group in parts:
+        pairing = Pairing(base={measure: compared}, group=group)
+        means, of_means = pairing.differences({measure: values})[measure].errors()
+        gain, error = float(means[0]), float(of_means[0])
+        if len(parts) > 1 and policy.objective.declaration.scale == "amount":
+            unit = 1.0 + float(np.nanmean(compared))
+            gain, error = math.log1p(gain / unit), error / unit
+        gains.append(-gain if policy.minimise else gain)
+        errors.append(error)
+    return float(np.mean(gains)), math.hypot(*errors) / len(parts)

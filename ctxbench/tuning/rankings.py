@@ -7,10 +7,11 @@ cumulative sum over the items between `low` and `high`, by falling key.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
-from typing import TypeVar
+from functools import cached_property, lru_cache, partial
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,7 @@ import numpy.typing as npt
 from ctxbench.evaluation.answers import Labels
 from ctxbench.evaluation.metrics import Metric
 from ctxbench.evaluation.runner import NOT_OF_FAILED
+from ctxbench.io.workers import OptionalPool, Pool, content
 from ctxbench.model.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.model.candidates import Candidates
 from ctxbench.selectors.selector import Value
@@ -34,7 +36,7 @@ from ctxbench.tuning.measures import (
     queries_by_type,
     select_lists,
 )
-from ctxbench.tuning.setting_lines import ThresholdLine
+from ctxbench.tuning.setting_lines import Mergeable, ThresholdLine
 
 _MAX_SUM = 2.0**62  # sums of levels are smaller
 
@@ -495,3 +497,86 @@ def _sums_by_power(
 def count_at_least(key: FloatArray, thresholds: npt.ArrayLike) -> IntArray:
     """The number of keys, from high to low, of at least each threshold, in the shape of the thresholds."""
     return np.asarray(len(key) - np.searchsorted(key[::-1], thresholds, side="left"))
+
+
+_SECONDS = 4e-8  # that a line takes for each item of the rankings, about
+_PARTS = 3  # of each sweep for each process, since parts take different times
+Part: TypeAlias = Callable[..., int]
+"""Called as `part(source, collectors, progress=...)`, it passes lines to collectors and returns how many settings."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Sweep:
+    """Settings whose values follow from rankings alone, so that another process can sweep them.
+
+    Attributes:
+        source: rankings, or what is made of them; it is pickled for other processes.
+        parts: divides the settings into about so many parts, in order.
+        collectors: get all lines; empty before the sweep.
+        seconds: about how long one process takes.
+        progress: called with the number of settings so far.
+    """
+
+    source: Any
+    parts: Callable[[int], Sequence[Part]]
+    collectors: Sequence[Mergeable]
+    seconds: float
+    progress: Callable[[int], None]
+
+
+def seconds_of(n_lines: int, *rankings: MeasuredRankings) -> float:
+    """About how long it takes one process to sweep so many lines."""
+    return _SECONDS * n_lines * sum(len(of_dataset.score) for of_dataset in rankings)
+
+
+def run_sweeps(sweeps: Sequence[Sweep], pool: OptionalPool) -> list[list[int]]:
+    """Fill the collectors of sweeps, in this process or in those of a pool, with the same result.
+
+    Returns:
+        By sweep and part, the number of settings.
+
+    Raises:
+        UserError: the items of a ranking do not suit the settings, or workers are lost.
+    """
+    opened = pool.for_work(sum(sweep.seconds for sweep in sweeps))
+    if opened is None:
+        return [
+            [part(sweep.source, sweep.collectors, progress=sweep.progress) for part in sweep.parts(1)]
+            for sweep in sweeps
+        ]
+    units = [
+        (index, (key, part, sweep.collectors))
+        for index, sweep in enumerate(sweeps)
+        for key in [publish(sweep.source, opened)]
+        for part in sweep.parts(_PARTS * opened.size)
+    ]
+    filled: dict[int, tuple[Sequence[Mergeable], int]] = {}
+    settings = [0] * len(sweeps)
+    for unit, result in opened.run(_run_part, [arguments for _, arguments in units]):
+        index = units[unit][0]
+        filled[unit] = result
+        settings[index] += result[1]
+        sweeps[index].progress(settings[index])
+    counts: list[list[int]] = [[] for _ in sweeps]
+    for unit, (index, _) in enumerate(units):  # in order: of equal settings, the first is kept
+        for collector, later in zip(sweeps[index].collectors, filled[unit][0], strict=True):
+            collector.merge(later)
+        counts[index].append(filled[unit][1])
+    return counts
+
+
+def _run_part(unit: tuple[str, Part, Sequence[Mergeable]]) -> tuple[Sequence[Mergeable], int]:
+    """In a worker: fill empty collectors."""
+    key, part, collectors = unit
+    return collectors, part(published(key), collectors, progress=lambda _: None)
+
+
+def publish(source: Any, pool: Pool) -> str:
+    """The key of a source for `published`."""
+    return pool.publish(pickle.dumps(source))
+
+
+@lru_cache(maxsize=2)
+def published(key: str) -> Any:
+    """In a worker: a source, read once for the units that need it."""
+    return pickle.loads(content(key).read_bytes())  # noqa: S301 - `publish` wrote it

@@ -14,8 +14,8 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, reduce
-from typing import Any, Generic, TypeAlias, TypeVar
+from functools import cached_property, partial, reduce
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -23,13 +23,13 @@ from ctxbench.evaluation.comparisons import worth_of
 from ctxbench.evaluation.metrics import Metric
 from ctxbench.evaluation.statistics import LEVEL
 from ctxbench.io.errors import Message, ParameterError, UserError
+from ctxbench.io.workers import OptionalPool
 from ctxbench.model.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.selectors.selector import Value
-from ctxbench.tuning.cut_families import LineSettings, SweptSettings, sweep
-from ctxbench.tuning.domains import DomainPair
+from ctxbench.tuning.cut_families import CutFamily, LineSettings, SweptSettings, sweep
+from ctxbench.tuning.domains import DomainPair, pair_parts
 from ctxbench.tuning.measures import COMPLETENESS, TOKENS, Measure, Pairing, queries_by_type
 from ctxbench.tuning.policy import (
-    MIN_KEPT,
     SAFETY_ERRORS,
     SAME,
     Limit,
@@ -43,7 +43,7 @@ from ctxbench.tuning.policy import (
     reach_ratio,
     rounding_error,
 )
-from ctxbench.tuning.rankings import MeasuredRankings
+from ctxbench.tuning.rankings import MeasuredRankings, Part, Sweep, run_sweeps, seconds_of
 from ctxbench.tuning.results import FullRanking, QuerySet
 from ctxbench.tuning.setting_lines import (
     Collector,
@@ -90,52 +90,6 @@ DEFAULT = BestSetting(values={}, rounded={}, means={}, n={}, bounds={})
 """The defaults of a selector."""
 Setting: TypeAlias = tuple[str, Mapping[str, Value]]
 """The name of a selector, and values of its parameters."""
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, eq=False)
-class Ties(Generic[T]):
-    """Decides ties between selectors: another selector than the base's must be significantly better than that.
-
-    The best of many settings looks better than it is. On other requests, a selector that was not significantly better
-    is as likely to be worse.
-
-    Attributes:
-        base: the name of the base's selector.
-        gain: by how much the objective of a policy is better at one setting than at another: the mean paired
-            difference, above 0 if it is better, and its standard error.
-        errors: how many standard errors the difference must be above 0.
-    """
-
-    base: str
-    gain: Callable[[Policy, T, T], tuple[float, float]]
-    errors: float = SAFETY_ERRORS
-
-    def is_better(self, policy: Policy, setting: T, compared: T) -> bool:
-        """Whether the objective of a setting is significantly better than that of another; False for NaN."""
-        gain, error = self.gain(policy, setting, compared)
-        return gain - self.errors * error > rounding_error(gain)
-
-
-def mean_gain(policy: Policy, parts: Sequence[tuple[FloatArray, FloatArray, IntArray]]) -> tuple[float, float]:
-    """The gain of `Ties`: on one dataset, or the mean over several; there of amounts that of their logarithms.
-
-    Args:
-        policy: its objective is compared.
-        parts: of each dataset, values by query of a setting and of what it is compared with, and groups of queries,
-            each of shape (n_queries,).
-    """
-    measure, gains, errors = Measure(policy.objective), [], []
-    for values, compared, group in parts:
-        pairing = Pairing(base={measure: compared}, group=group)
-        means, of_means = pairing.differences({measure: values})[measure].errors()
-        gain, error = float(means[0]), float(of_means[0])
-        if len(parts) > 1 and policy.objective.declaration.scale == "amount":
-            unit = 1.0 + float(np.nanmean(compared))
-            gain, error = math.log1p(gain / unit), error / unit
-        gains.append(-gain if policy.minimise else gain)
-        errors.append(error)
-    return float(np.mean(gains)), math.hypot(*errors) / len(parts)
 
 
 class Optimum:
@@ -196,6 +150,18 @@ class Optimum:
         self.shortage = math.inf
         self._means_alone: list[SweptSettings | None] = [None] * len(policy.constraints)
         self._means_constrained: list[SweptSettings | None] = [None] * len(policy.constraints)
+
+    def merge(self, later: Optimum) -> None:
+        """Take the settings of an optimum of the same policy into account that has seen later lines."""
+        self.settings += later.settings
+        if self._best is None:
+            for index, limit in enumerate(self.limits[: len(self._means_alone)]):
+                _keep_higher(self._means_alone, index, limit, later._means_alone[index])
+                _keep_higher(self._means_constrained, index, limit, later._means_constrained[index])
+            if later.shortage < self.shortage:
+                self._nearest, self.shortage = later._nearest, later.shortage
+        if later._best is not None and (self._best is None or precedes(later._key, self._key)):
+            self._best, self._key = later._best, later._key
 
     def add(self, line: ThresholdLine | SweptSettings) -> None:
         """Take the settings of a line into account."""
@@ -268,9 +234,7 @@ class Optimum:
             masks = [(self._means_alone, None)] + [(self._means_constrained, _all(rest, len(settings)))] * bool(rest)
             for best, mask in masks:
                 if (position := settings.best_index(limit.measure, limit.sign, mask)) is not None:
-                    mean, old = float(settings.means(limit.measure, np.array([position]))[0]), best[index]
-                    if old is None or limit.sign * mean > limit.sign * float(old.means(limit.measure)[0]):
-                        best[index] = settings.select_setting(position)
+                    _keep_higher(best, index, limit, settings, position)
 
     @property
     def best(self) -> BestSetting | None:
@@ -380,6 +344,16 @@ class Optimum:
             },
             missed=tuple(index for index, end in enumerate(ends) if not self.limits[index].is_reached(end)[0]),
         )
+
+
+def _keep_higher(
+    best: list[SweptSettings | None], index: int, limit: Limit, settings: SweptSettings | None, position: int = 0
+) -> None:
+    """Keep one of some settings at an index of a list, if it has a better mean of a limit than what is there."""
+    if settings is not None:
+        mean, old = float(settings.means(limit.measure, np.array([position]))[0]), best[index]
+        if old is None or limit.sign * mean > limit.sign * float(old.means(limit.measure)[0]):
+            best[index] = settings.select_setting(position)
 
 
 def _all(masks: Sequence[BoolArray], n: int) -> BoolArray:
@@ -596,8 +570,8 @@ class SearchResult:
     optima: Mapping[str, Optimum]
     fixed: Mapping[str, Optimum]
     front: Front
-    settings: int
-    tried: int
+    settings: int = 0
+    tried: int = 0
     failed: Mapping[str, str] = field(default_factory=dict)
 
     def add_preset(self, values: Mapping[str, Value]) -> None:
@@ -612,20 +586,8 @@ class SearchResult:
         show_lines([line], [*self.optima.values(), self.front])
 
 
-def preset_search(competitor: Competitor, file: PolicyFile, *, base: Base) -> SearchResult:
-    """The search of a selector that is not tuned; `add_preset` adds its presets."""
-    return SearchResult(
-        competitor=competitor,
-        optima=optima_of(competitor, file, base=base),
-        fixed=first_n(competitor, file, base=base),
-        front=Front(cost=TOKENS, gain=COMPLETENESS),
-        settings=0,
-        tried=0,
-    )
-
-
-def search(competitor: Competitor, file: PolicyFile, *, base: Base, progress: Callable[[int], None]) -> SearchResult:
-    """Search all settings of a selector.
+class Search:
+    """A search through all settings of a selector.
 
     Args:
         competitor: the selector, with differences to the base.
@@ -633,32 +595,99 @@ def search(competitor: Competitor, file: PolicyFile, *, base: Base, progress: Ca
         base: the base on the same queries.
         progress: called with how many settings have been evaluated.
     """
-    best, front = optima_of(competitor, file, base=base), Front(cost=TOKENS, gain=COMPLETENESS)
-    fixed = first_n(competitor, file, base=base)
-    collectors: list[Collector[ThresholdLine]] = [*best.values(), front]
-    settings, tried, cuts, failed = 0, 0, front, dict[str, str]()
-    if competitor.tunable.family is not None:
-        expands = competitor.tunable.has_expansion({})
-        cuts = Front(cost=TOKENS, gain=COMPLETENESS) if expands else front
-        repeat_filter = RepeatFilter([cuts] if expands else [*best.values(), front], competitor.tunable.values())
-        if competitor.tunable.tried_heads:
-            settings, tried, failed = _sweep_heads(competitor, file, repeat_filter, progress=progress)
+
+    def __init__(
+        self,
+        competitor: Competitor,
+        file: PolicyFile,
+        base: Base,
+        progress: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        self.competitor = competitor
+        self._file, self._base, self._progress = file, base, progress
+        self._best, self._fixed = optima_of(competitor, file, base=base), first_n(competitor, file, base=base)
+        self._front = self._cuts = Front(cost=TOKENS, gain=COMPLETENESS)
+        self._expands = competitor.tunable.family is not None and competitor.tunable.has_expansion({})
+        if self._expands:
+            self._cuts = Front(cost=TOKENS, gain=COMPLETENESS)
+
+    def sweeps(self) -> list[Sweep]:
+        """What `result` needs first; at most one."""
+        tunable, rankings, family = self.competitor.tunable, self.competitor.rankings, self.competitor.tunable.family
+        source: Any = rankings
+        collectors: list[Optimum | Front] = [*self._best.values(), self._front]
+        parts: Callable[[int], list[Part]]
+        if family is not None and not tunable.tried_heads:
+            add_cuts = partial(_add_cuts, defaults=tunable.values())
+            parts = lambda n: [partial(add_cuts, part) for part in family.parts(n)]  # noqa: E731 - it is an attribute
+            collectors = [self._cuts] if self._expands else collectors
+        elif (source := self.competitor.domain_pair) is not None:
+            parts = partial(pair_parts, self._file.policies.values(), self._base.means, self._base.queries_by_type)
         else:
-            n_settings = sweep(competitor.tunable.family, competitor.rankings, [repeat_filter], progress=progress)
-            settings = 0 if expands else n_settings
-    if competitor.domain_pair is not None:
-        settings = _both_domains(competitor.domain_pair, file.policies.values(), collectors, base=base)
-    has_tried = competitor.tunable.tried_values and not competitor.tunable.tried_heads
-    if has_tried or competitor.tunable.has_expansion({}):
-        for line in _run_settings(competitor, file, cuts):
-            if line.axis:
-                settings += len(line)
-            for collector in collectors:
-                collector.add(line)
-        tried = competitor.runner.runs
+            return []
+        seconds = seconds_of(tunable.n_lines, rankings)
+        return [Sweep(source=source, parts=parts, collectors=collectors, seconds=seconds, progress=self._progress)]
+
+    def result(self, counts: Sequence[int] = ()) -> SearchResult:
+        """The best settings, once its sweep is done; settings that cannot be swept are run.
+
+        Args:
+            counts: the number of settings of each part of its sweep.
+        """
+        competitor, tunable = self.competitor, self.competitor.tunable
+        collectors: list[Collector[ThresholdLine]] = [*self._best.values(), self._front]
+        settings = 0 if self._expands else max(counts, default=0) if tunable.domains else sum(counts)
+        tried, failed = 0, dict[str, str]()
+        if tunable.family is not None and tunable.tried_heads:
+            repeat_filter = RepeatFilter([*self._best.values(), self._front], tunable.values())
+            settings, tried, failed = _sweep_heads(competitor, self._file, repeat_filter, progress=self._progress)
+        elif tunable.tried_values or tunable.has_expansion({}):
+            for line in _run_settings(competitor, self._file, self._cuts):
+                if line.axis:
+                    settings += len(line)
+                for collector in collectors:
+                    collector.add(line)
+            tried = competitor.runner.runs
+        return SearchResult(
+            competitor=competitor,
+            optima=self._best,
+            fixed=self._fixed,
+            front=self._front,
+            settings=settings,
+            tried=tried,
+            failed=failed,
+        )
+
+
+def run_searches(searches: Sequence[Search], pool: OptionalPool) -> list[SearchResult]:
+    """The results of searches, of which a pool may do the sweeps."""
+    sweeps = [search.sweeps() for search in searches]
+    counts = iter(run_sweeps([sweep for of_search in sweeps for sweep in of_search], pool))
+    return [
+        search.result(next(counts) if of_search else ()) for search, of_search in zip(searches, sweeps, strict=True)
+    ]
+
+
+def preset_search(competitor: Competitor, file: PolicyFile, *, base: Base) -> SearchResult:
+    """The search of a selector that is not tuned; `add_preset` adds its presets."""
     return SearchResult(
-        competitor=competitor, optima=best, fixed=fixed, front=front, settings=settings, tried=tried, failed=failed
+        competitor=competitor,
+        optima=optima_of(competitor, file, base=base),
+        fixed=first_n(competitor, file, base=base),
+        front=Front(cost=TOKENS, gain=COMPLETENESS),
     )
+
+
+def _add_cuts(
+    family: CutFamily,
+    rankings: MeasuredRankings,
+    collectors: Sequence[Optimum | Front],
+    *,
+    defaults: Mapping[str, Value],
+    progress: Callable[[int], None],
+) -> int:
+    """Sweep a family without its repeats; the number of settings."""
+    return sweep(family, rankings, [RepeatFilter(collectors, defaults)], progress=progress)
 
 
 def _sweep_heads(
@@ -733,30 +762,6 @@ def first_n(competitor: Competitor, file: PolicyFile, *, base: Base) -> dict[str
     fixed = optima_of(competitor, file, base=base)
     sweep(FIRST_N, competitor.rankings, list(fixed.values()))
     return fixed
-
-
-def _both_domains(
-    domain_pair: DomainPair, policies: Collection[Policy], collectors: Sequence[Collector[ThresholdLine]], *, base: Base
-) -> int:
-    """Pass the fronts of pairs of the domains' settings to collectors, for every measure that a policy uses.
-
-    The optimum of a policy with one such measure is on its front, since the compared values rise with it. Of pairs with
-    equal sums, one is passed. If item types must keep their completeness, the front of the pairs that keep it is passed
-    as well.
-    """
-    settings = 0
-    gains = {COMPLETENESS, *(measure for measure in policy_measures(policies) if measure.metric == COMPLETENESS.metric)}
-    typed = [measure for measure in base.means if measure.required_type and not measure.counts]
-    floors = {
-        measure: MIN_KEPT * base.means[measure] * float(base.queries_by_type[measure.required_type].sum())
-        for measure in typed
-    }
-    for gain in sorted(gains):
-        for lower_bounds in ({}, floors) if floors else ({},):
-            front = domain_pair.front(gain, TOKENS, floors=lower_bounds)
-            settings = max(settings, front.settings)
-            show_lines(domain_pair.lines(front), collectors)
-    return settings
 
 
 def _run_settings(competitor: Competitor, file: PolicyFile, cuts: Front) -> Iterator[ThresholdLine]:

@@ -206,6 +206,14 @@ class Collector(Protocol[L_contra]):
         ...
 
 
+class Mergeable(Protocol):
+    """A collector that can be filled in parts."""
+
+    def merge(self, later: Any) -> None:
+        """Take the settings into account of a collector of the same kind that has seen later lines."""
+        ...
+
+
 def show_lines(
     lines: Iterable[L], collectors: Sequence[Collector[L]], *, progress: Callable[[int], None] | None = None
 ) -> int:
@@ -260,8 +268,17 @@ class Front:
             return
         indices, cost, gain = indices[news], cost[news], gain[news]
         tokens = line.means(TOKENS, indices) if TOKENS in line.sums else np.zeros(len(indices))
-        points = np.concatenate([self._points, np.stack([cost, gain, tokens])], axis=1)
-        values = [*self.values, *(line.values_at(index) for index in indices.tolist())]
+        self._add_points(np.stack([cost, gain, tokens]), [line.values_at(index) for index in indices.tolist()])
+
+    def merge(self, later: Front) -> None:
+        """Take the settings of a front into account that has seen later lines."""
+        self.settings += later.settings
+        self._add_points(later._points, later.values)
+
+    def _add_points(self, points: FloatArray, settings: Sequence[Mapping[str, Value]]) -> None:
+        """Add settings with their cost, gain and tokens, shape (3, n), and remove those that another beats."""
+        points = np.concatenate([self._points, points], axis=1)
+        values = [*self.values, *settings]
         by_cost = np.lexsort((np.arange(len(values)), points[2], -points[1], points[0]))
         unbeaten = by_cost[_rises(points[1, by_cost])]
         self._points, self.values = points[:, unbeaten], tuple(values[index] for index in unbeaten.tolist())

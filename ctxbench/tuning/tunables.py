@@ -680,6 +680,12 @@ class Tunable:
         families = [self.family] if self.family is not None else [domain.family for domain in self.domains]
         return tuple(part for family in families for part in _parameters(family))
 
+    @property
+    def n_lines(self) -> int:
+        """About how many lines of settings the exact sweep has."""
+        counts = math.prod(len(part.values) for part in self._swept_parts if isinstance(part, Counts))
+        return counts * max(len(self.swept_thresholds), 1)
+
     def is_swept(self, chosen: Mapping[str, Value]) -> bool:
         """Whether the exact sweep evaluates a setting: it changes swept parameters only."""
         if (self.family is None and not self.domains) or self.has_expansion(chosen):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from ctxbench.evaluation.metrics import Metric, mean
 from ctxbench.evaluation.statistics import Comparison, Estimate, correct, critical
 from ctxbench.io.console import ProgressListener, silent
 from ctxbench.io.errors import Message, UserError, count
+from ctxbench.io.workers import OptionalPool
 from ctxbench.model.arrays import FloatArray, IntArray
 from ctxbench.model.candidates import Candidates
 from ctxbench.selectors.external import all_empty
@@ -50,13 +52,13 @@ from ctxbench.tuning.inputs import (
     TuningInputs,
     choose,
     first_trace,
-    front_trace,
+    front_traces,
     heat_maps,
     parameter_traces,
 )
 from ctxbench.tuning.measures import COMPLETENESS, TOKENS, Measure
-from ctxbench.tuning.policy import Constraint, Limit, Policy, PolicyFile, reach_ratio
-from ctxbench.tuning.rankings import MeasuredRankings
+from ctxbench.tuning.policy import Constraint, Limit, Policy, PolicyFile, Ties, mean_gain, reach_ratio
+from ctxbench.tuning.rankings import MeasuredRankings, Sweep, run_sweeps, seconds_of
 from ctxbench.tuning.results import (
     COMPLETE,
     DEFAULTS,
@@ -82,15 +84,14 @@ from ctxbench.tuning.search import (
     BestSetting,
     Competitor,
     Optimum,
+    Search,
     SearchResult,
     Setting,
-    Ties,
     first_n,
-    mean_gain,
     preset_search,
-    search,
+    run_searches,
 )
-from ctxbench.tuning.tunables import FIRST_N
+from ctxbench.tuning.tunables import FIRST_N, Tunable
 
 
 class DatasetTuner:
@@ -106,8 +107,11 @@ class DatasetTuner:
         choices: by policy.
     """
 
-    def __init__(self, inputs: TuningInputs, dataset: TuningDataset, progress: ProgressListener) -> None:
+    def __init__(
+        self, inputs: TuningInputs, dataset: TuningDataset, progress: ProgressListener, pool: OptionalPool | None = None
+    ) -> None:
         self.inputs, self.dataset, self._progress = inputs, dataset, progress
+        self._pool = pool or OptionalPool()
         self.file, self._base = inputs.file, inputs.tunables[0]
         self.name = dataset.dataset.name
         self.tunables = tuple(tunable for tunable in inputs.tunables if tunable.name not in dataset.left_out)
@@ -118,9 +122,9 @@ class DatasetTuner:
         self.searches: dict[str, SearchResult] = {}
         self.choices: dict[str, Choice] = {}
 
-    def choose(self) -> None:
-        """Choose a setting for every policy, on the tuning set alone."""
-        query_set, file = self.dataset.tuning_set, self.file.with_policies(self.policies)
+    def rank(self) -> list[Search]:
+        """Rank with every selector; the searches through their settings, which have not begun."""
+        query_set, file, searches = self.dataset.tuning_set, self.file.with_policies(self.policies), list[Search]()
         for index, tunable in enumerate(self.tunables):
             self._say(f"{tunable.name}, ranking", index, len(self.tunables))
             competitor = Competitor.of(tunable, query_set, self.policies)
@@ -129,9 +133,20 @@ class DatasetTuner:
             def report_settings(settings: int, name: str = tunable.name, done: int = index) -> None:
                 self._say(f"{name}, {count(settings, 'setting')}", done, len(self.tunables))
 
-            self.searches[tunable.name] = search(competitor.with_base(base), file, base=base, progress=report_settings)
+            searches.append(Search(competitor.with_base(base), file, base, report_settings))
+        return searches
+
+    def choose(self, results: Sequence[SearchResult] | None = None) -> None:
+        """Choose a setting for every policy, on the tuning set alone.
+
+        Args:
+            results: of the searches of `rank`; by default they are run.
+        """
+        if results is None:
+            results = run_searches(self.rank(), self._pool)
+        self.searches = {result.competitor.name: result for result in results}
         if self.base is not None:
-            self._add_presets(file, self.base)
+            self._add_presets(self.file.with_policies(self.policies), self.base)
         one_group = self._one_group_reason()
         ties = Ties[Setting](self._base.name, lambda *of: mean_gain(of[0], [self.gain_parts(*of)]))
         for policy in self.file.policies.values():
@@ -252,8 +267,7 @@ class DatasetTuner:
             self._outcome(policy, measured.get(policy.name, {}), results, comparisons)
             for policy in file.policies.values()
         )
-        level, searches = file.confidence, self.searches.values()
-        fronts = [front_trace(result, level=level) for result in searches if result.front]
+        level, searched = file.confidence, [result for result in self.searches.values() if result.front]
         return DatasetTuning(
             dataset=self.name,
             version=dataset.dataset.version,
@@ -264,7 +278,7 @@ class DatasetTuner:
             tokens=self.inputs.counter.name,
             results=tuple(results.values()),
             traces=(
-                *fronts,
+                *front_traces(searched, level=level, pool=self._pool),
                 *(first_trace(self.searches[tunable.name].competitor, level=level) for tunable in self.tunables),
             ),
             outcomes=self._with_equal_tokens(outcomes, chosen),
@@ -459,7 +473,9 @@ def compare_at_tokens(
     return {policy: replace(result, comparison=corrected.get(policy)) for policy, result in results.items()}
 
 
-def tune(inputs: TuningInputs, *, command: str, progress: ProgressListener = silent) -> Tuning:
+def tune(
+    inputs: TuningInputs, *, command: str, progress: ProgressListener = silent, pool: OptionalPool | None = None
+) -> Tuning:
     """Tune on every dataset.
 
     All choices on all datasets are made before the test split of any is read.
@@ -468,16 +484,20 @@ def tune(inputs: TuningInputs, *, command: str, progress: ProgressListener = sil
         inputs: the opened inputs.
         command: the command that repeats this, for the report.
         progress: called with how far tuning is.
+        pool: sweeps settings; None = this process.
 
     Raises:
         UserError: a selector fails.
     """
-    tuners = [DatasetTuner(inputs, dataset, progress) for dataset in inputs.datasets]
-    for tuner in tuners:
-        tuner.choose()
+    pool = pool or OptionalPool()
+    tuners = [DatasetTuner(inputs, dataset, progress, pool) for dataset in inputs.datasets]
+    searches = [tuner.rank() for tuner in tuners]
+    results = iter(run_searches(list(itertools.chain(*searches)), pool))
+    for tuner, of_dataset in zip(tuners, searches, strict=True):
+        tuner.choose(list(itertools.islice(results, len(of_dataset))))
     common = CommonSetting(tuners) if inputs.file.together and len(tuners) > 1 else None
     if common is not None:
-        common.choose(progress)
+        common.choose(progress, pool)
     return Tuning(
         name=inputs.file.name,
         about=inputs.file.about,
@@ -510,32 +530,38 @@ class CommonSetting:
         self._choices: dict[str, Choice] = {}
         self._fixed: dict[tuple[str, str], Optimum] = {}
 
-    def choose(self, progress: ProgressListener) -> None:
+    def choose(self, progress: ProgressListener, pool: OptionalPool) -> None:
         """Choose for every policy, after every dataset has been tuned alone."""
-        policies = self._policies
+        policies, sweeps = self._policies, list[Sweep]()
         optima: dict[str, dict[str, Optimum]] = {policy.name: {} for policy in policies}
         for tunable in self._tunables:
             tuned = [self._optimum(policy, tunable.name, tunable.values()) for policy in policies]
             fixed = [self._optimum(policy, tunable.name, {}) for policy in policies]
             if tunable.family is not None:
-                self._sweep(tunable.family, tunable.name, tuned, progress)
-            self._sweep(FIRST_N, tunable.name, fixed, progress)
+                sweeps.append(self._sweep(tunable.family, tunable, tuned, progress))
+            sweeps.append(self._sweep(FIRST_N, tunable, fixed, progress))
             for policy, optimum, first in zip(policies, tuned, fixed, strict=True):
                 optima[policy.name][tunable.name] = optimum
                 self._fixed[policy.name, tunable.name] = first
+        run_sweeps(sweeps, pool)
         none = Choice(reason=Message("tuning.no-common-setting"))
         base = self._tuners[0].inputs.tunables[0].name
         ties = Ties[Setting](base, lambda *of: mean_gain(of[0], [tuner.gain_parts(*of) for tuner in self._tuners]))
         for policy in self._file.policies.values():
             self._choices[policy.name] = choose(policy, optima[policy.name], ties) if policy in policies else none
 
-    def _sweep(self, family: CutFamily, name: str, optima: Sequence[Optimum], progress: ProgressListener) -> None:
-        sweep_common(
-            family,
-            [tuner.searches[name].competitor.rankings for tuner in self._tuners],
-            optima,
-            worth=[tuner.base.worth if tuner.base else 1.0 for tuner in self._tuners],
-            progress=lambda n: progress(f"{TOGETHER}, {name}, {count(n, 'setting')}", 0, 1),
+    def _sweep(
+        self, family: CutFamily, tunable: Tunable, optima: Sequence[Optimum], progress: ProgressListener
+    ) -> Sweep:
+        """The sweep of a selector's cuts, or of the first n items of its rankings."""
+        rankings = [tuner.searches[tunable.name].competitor.rankings for tuner in self._tuners]
+        worth = [tuner.base.worth if tuner.base else 1.0 for tuner in self._tuners]
+        return Sweep(
+            source=rankings,
+            parts=lambda n: [partial(sweep_common, part, worth=worth) for part in family.parts(n)],
+            collectors=optima,
+            seconds=seconds_of(0 if family is FIRST_N else tunable.n_lines, *rankings),
+            progress=lambda n: progress(f"{TOGETHER}, {tunable.name}, {count(n, 'setting')}", 0, 1),
         )
 
     def _optimum(self, policy: Policy, name: str, defaults: Mapping[str, Value]) -> Optimum:

@@ -41,15 +41,17 @@ from ctxbench.tuning.policy import (
     Constraint,
     Policy,
     SelectorEntry,
+    Ties,
     kept_measures,
     limits_of,
+    mean_gain,
     policy_measures,
 )
 from ctxbench.tuning.preset_files import write_fitted
 from ctxbench.tuning.query_fits import shipped_fit
 from ctxbench.tuning.rankings import MeasuredRankings
 from ctxbench.tuning.results import TUNING, QuerySet
-from ctxbench.tuning.search import Optimum, Setting, Ties, mean_gain
+from ctxbench.tuning.search import Optimum, Setting
 from ctxbench.tuning.tunables import Tunable
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import ctxbench
-from ctxbench.api.evaluation import TuningPlots
+from ctxbench.api.plots import TuningPlots
 from ctxbench.io.documents import load_yaml
 from ctxbench.io.errors import InputError, ParameterError, UnknownNameError, UserError
 from ctxbench.tuning.inputs import open_tuning

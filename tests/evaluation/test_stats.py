@@ -795,11 +795,3 @@ def test_the_interval_of_an_exponent_equals_scipy_and_covers():
         assert ends(fit.interval) == pytest.approx((theirs.slope - margin, theirs.slope + margin), rel=1e-3)
         covered += covers(fit.interval, 0.8)
     assert 0.92 <= covered / 400 <= 0.98
-
-
-@pytest.mark.parametrize(
-    ("x", "y"), [([1, 2], [1, 2]), ([1, 2, 3], [1, 0, 2]), ([0, 1, 2], [1, 1, 1]), ([4, 4, 4], [1, 2, 3])]
-)
-def test_a_power_law_needs_three_points_above_0_of_different_sizes(x, y):
-    with pytest.raises(ParameterError):
-        power_fit(x, y)

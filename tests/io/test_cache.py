@@ -8,7 +8,7 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from ctxbench.io.cache import CheckedRows, altered, read_sealed, seal_folder, write_sealed
+from ctxbench.io.cache import CheckedRows, altered, map_sealed, read_sealed, seal_folder, write_sealed
 from ctxbench.io.errors import ParameterError
 from ctxbench.io.files import TEMPORARY, atomic_folder, cache_dir, temporary_path, write_atomic
 
@@ -71,6 +71,26 @@ def test_what_cannot_be_read_is_said_with_its_reason(tmp_path, caplog):
         f"cannot read {tmp_path / 'pipe'}: it is a pipe; expected a file; its content is computed again",
         f"cannot read {tmp_path / 'folder'}: it is a folder; expected a readable file; its content is computed again",
         f"{tmp_path / 'damaged'} does not match its checksum; its content is computed again",
+    ]
+
+
+def test_a_mapped_file_is_read_as_it_was_kept_and_checked_likewise(tmp_path, caplog):
+    data = bytes(range(256)) * 10_000  # more than one block
+    write_sealed(tmp_path / "kept", data[:5], memoryview(data)[5:])
+    mapped = map_sealed(tmp_path / "kept")
+    assert mapped == data == read_sealed(tmp_path / "kept")
+    write_sealed(tmp_path / "kept", b"new")
+    assert mapped == data  # of the file that was replaced
+    whole = (tmp_path / "kept").read_bytes()
+    for damage in (b"", whole[:5], whole[:-1], whole + b"x", whole.replace(b"new", b"old")):
+        (tmp_path / "kept").write_bytes(damage)
+        assert map_sealed(tmp_path / "kept") is None
+    assert map_sealed(tmp_path / "missing") is None
+    (tmp_path / "folder").mkdir()
+    assert map_sealed(tmp_path / "folder") is None
+    assert [record.getMessage().split(":")[0].split(";")[0] for record in caplog.records] == [
+        *[f"{tmp_path / 'kept'} does not match its checksum"] * 5,
+        f"cannot read {tmp_path / 'folder'}",
     ]
 
 

@@ -137,3 +137,10 @@ def test_values_that_follow_each_other_have_the_lines_that_they_start_in() -> No
     assert list(values_with_lines(" \n")) == []
     with pytest.raises(ValueError, match="Expecting value"):
         list(values_with_lines("1 x"))
+
+
+def test_what_is_malformed_is_said_before_a_key_that_is_there_twice() -> None:
+    assert faults_of('{"a": 1, "b": {"a": 2, "a": 3}, }') == [
+        ("malformed JSON: Expecting property name enclosed in double quotes", 1, 33)
+    ]
+    assert faults_of('{"a": 1, "b": {"a": 2, "a": 3}}') == [("key 'a' occurs twice in one object", 1, 24)]

@@ -101,8 +101,8 @@ def test_first_builds_of_two_users_at_once_are_those_one_by_one(monkeypatch):
     expected = {user: build(alone, user) for user in USERS}
     shared.prepare()  # the index of public items exists
     is_extended = lambda room, *_: room._rows > 0  # noqa: E731 - of the public items
-    interrupted = Interrupted(dense._Room.add, lambda: build(shared, "ben"), when=is_extended)
-    monkeypatch.setattr(dense._Room, "add", interrupted)
+    interrupted = Interrupted(dense.Room.add, lambda: build(shared, "ben"), when=is_extended)
+    monkeypatch.setattr(dense.Room, "add", interrupted)
     assert build(shared, "ana") == expected["ana"]
     assert interrupted.result() == expected["ben"]
     assert {user: build(shared, user) for user in USERS} == expected

@@ -152,3 +152,12 @@ def test_times_without_an_offset_are_utc(one, other):
 def test_times_are_exact_to_the_microsecond_before_1970_too():
     assert instant("1969-12-31T23:59:59.999999") == -1
     assert instant("0001-01-01") < instant("9999-12-31T23:59:59.999999") < LATEST
+
+
+def test_facts_that_all_items_share_take_no_room_for_each() -> None:
+    facts = Catalog([Item(type="tool", name=f"t{n}") for n in range(1_000)]).facts
+    arrays = (facts.type.code, facts.workspace.code, facts.created, facts.until, facts.confidence)
+    assert {array.strides for array in arrays} == {(0,)}
+    assert not any(array.flags.writeable for array in arrays)
+    added = facts.extended([Item(type="tool", name="new", created="2026-01-01", confidence=0.5)], lambda key: None)
+    assert (len(added.created), np.isnan(added.confidence).sum()) == (1_001, 1_000)

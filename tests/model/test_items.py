@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 
 from ctxbench.io.errors import InputError, ParameterError
 from ctxbench.model import items
-from ctxbench.model.items import ITEM_TYPES, TEXT_FIELDS, Catalog, Item, ItemKey, Link
+from ctxbench.model.items import ITEM_TYPES, TEXT_FIELDS, Catalog, Item, ItemKey, ItemsByKey, Link
 from ctxbench.model.requests import Batch
 from ctxbench.search.words import field_words
 from ctxbench.selectors.protocol import catalog_hash
@@ -397,3 +397,27 @@ class TestExtended:
         catalog = Catalog([tool("a")])
         extended = catalog.extended([tool("b")])
         assert extended.hash == pickle.loads(pickle.dumps(extended)).hash != catalog.hash
+
+
+def test_items_by_key_are_those_of_a_dict_of_their_first() -> None:
+    items = [Item(type="tool", server=f"s{n % 3}", name=f"t{n % 400}") for n in range(1_000)]
+    by_key = ItemsByKey(items)
+    expected = {item.key: item for item in reversed(items)}
+    first = {key: items.index(item) for key, item in expected.items()}
+    assert by_key == expected
+    assert all(by_key[key] is item for key, item in expected.items())
+    assert by_key.repeats == [(first[item.key], n) for n, item in enumerate(items) if first[item.key] != n]
+    absent = ItemKey("tool", None, "t1")
+    assert (by_key.find(absent), by_key.get(absent), absent in by_key) == (None, None, False)
+    assert len(ItemsByKey([])) == 0
+    assert absent not in ItemsByKey([])
+
+
+def test_the_table_of_keys_grows_with_a_catalog_and_leaves_the_old_one_alone() -> None:
+    catalogs = [Catalog(())]
+    for n in range(70):
+        catalogs.append(catalogs[-1].extended([Item(type="rule", name=f"r{n}")]))
+    for size, catalog in enumerate(catalogs):
+        assert [catalog.find(ItemKey("rule", None, f"r{n}")) for n in range(71)] == [
+            n if n < size else None for n in range(71)
+        ]

@@ -21,12 +21,13 @@ from ctxbench.evaluation.run_folder import summarise_run
 from ctxbench.io.errors import StorageError
 from ctxbench.model.candidates import Candidates, Mode, Origin, add_expanded
 from ctxbench.model.items import Catalog, Item
-from ctxbench.report.document import inline
-from ctxbench.report.run_page import dataset_payload, render_page, script_json
+from ctxbench.report import run_page
+from ctxbench.report.document import estimate_interval, inline
+from ctxbench.report.run_page import dataset_payload, page_tokens, render_page, script_json
 from ctxbench.report.run_tables import comparison_table, run_answer
 from ctxbench.report.run_text import markdown_report, print_summary
 from ctxbench.report.scores import score_groups, threshold_of
-from ctxbench.report.wording import estimate_interval
+from ctxbench.search.tokens import CharsCounter
 
 
 class Reader(HTMLParser):
@@ -574,3 +575,29 @@ def test_the_sign_behind_an_interval_is_explained_where_it_stands(made_run, wher
     shown = [re.search(r"\d~<", article) is not None for article in articles]
     assert any(shown) is (where != "nowhere")
     assert [article.count("~ behind an interval") for article in articles] == [int(one) for one in shown]
+
+
+def test_of_a_large_catalog_the_page_has_the_items_that_it_names(made_run, monkeypatch) -> None:
+    dataset, tokens = made_run.datasets["desk"], made_run.tokens["desk"]
+    part = made_run.folder.load("desk", "semantic/normal")
+    unused = [Item(type="tool", server="spare", name=f"spare {n}") for n in range(100)]
+    larger = replace(dataset, catalog=dataset.catalog.extended(unused))
+    counts = np.append(tokens, np.ones(100, dtype=np.int64))
+    whole = dataset_payload(larger, [part], counts)
+    monkeypatch.setattr(run_page, "MOST_ITEMS", 0)
+    short = dataset_payload(larger, [part], counts)
+    assert {name for name in whole if whole[name] != short[name]} == {"items"}
+    positions = short["items"]["position"]
+    labelled = {larger.catalog.position(label.item) for label in larger.labels}
+    assert positions == sorted(labelled | set(whole["selectors"][0]["item"]))
+    assert short["items"]["name"] == [whole["items"]["name"][position] for position in positions]
+    assert short["items"]["tokens"] == [whole["items"]["tokens"][position] for position in positions]
+
+
+def test_tokens_are_counted_of_the_items_that_a_page_may_name(made_run, monkeypatch) -> None:
+    dataset = made_run.datasets["desk"]
+    every = page_tokens(made_run.folder, "desk", dataset, CharsCounter())
+    assert every.tolist() == [-(-len(item.prompt_text) // 4) for item in dataset.catalog]
+    larger = replace(dataset, catalog=dataset.catalog.extended([Item(type="rule", name="spare", text="of no answer")]))
+    monkeypatch.setattr(run_page, "MOST_ITEMS", 0)
+    assert page_tokens(made_run.folder, "desk", larger, CharsCounter()).tolist() == [*every.tolist(), 0]

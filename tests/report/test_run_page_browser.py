@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ctxbench.report import run_page
 from tests.report.conftest import OPEN, make_run, overprinted
 
 pytestmark = pytest.mark.rest  # needs Chromium
@@ -372,3 +373,17 @@ def test_a_long_list_draws_only_the_rows_that_are_seen(browser: Any, report: Pat
     assert "q4999" in page.evaluate("document.activeElement.innerText")
     assert page.locator(LISTED).count() < 60
     page.close()
+
+
+def test_a_page_without_the_items_that_it_does_not_name_shows_the_same(
+    page_with: Any, report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_page, "MOST_ITEMS", 0)
+    shown = []
+    for path in (report, make_run(tmp_path).write()):
+        for address in ("#desk/semantic%2Fnormal/q1", "#desk/semantic%2Fnormal/q2", "#desk/everything/q3"):
+            one = Opened(page_with(viewport={"width": 1280, "height": 900}))
+            one.page.goto(path.as_uri() + address)
+            shown.append(one.texts(".detail"))
+    assert shown[:3] == shown[3:]
+    assert all(texts and texts[0] for texts in shown)

@@ -10,7 +10,7 @@ import pytest
 from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.evaluation.statistics import Comparison, Estimate, Interval
 from ctxbench.io.errors import count
-from ctxbench.report import wording
+from ctxbench.report import document
 
 
 def interval(low: float, high: float, *, holds: bool = True) -> Interval:
@@ -39,7 +39,7 @@ def comparison(*, p: float, needed: int | None = None, difference: float = 0.1) 
     ],
 )
 def test_means(metric: str, value: float, text: str) -> None:
-    assert wording.number(parse_metric(metric), value) == text
+    assert document.number(parse_metric(metric), value) == text
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_means(metric: str, value: float, text: str) -> None:
     ],
 )
 def test_differences_have_a_sign_unless_they_read_as_nothing(metric: str, value: float, text: str) -> None:
-    assert wording.signed(parse_metric(metric), value) == text
+    assert document.signed(parse_metric(metric), value) == text
 
 
 def test_intervals_say_where_they_do_not_hold_and_where_they_have_no_end() -> None:
@@ -63,9 +63,9 @@ def test_intervals_say_where_they_do_not_hold_and_where_they_have_no_end() -> No
     held = Estimate(value=18.0, interval=interval(12.0, 30.0), n=40, left_out=0)
     loose = Estimate(value=18.0, interval=interval(0.0, math.inf, holds=False), n=1, left_out=0)
     nothing = Estimate(value=math.nan, interval=interval(0.0, math.inf, holds=False), n=0, left_out=40)
-    assert wording.estimate_interval(tokens, held) == "12–30"
-    assert wording.estimate_interval(tokens, loose) == "0.0–∞~"
-    assert wording.estimate_interval(tokens, nothing) == ""
+    assert document.estimate_interval(tokens, held) == "12–30"
+    assert document.estimate_interval(tokens, loose) == "0.0–∞~"
+    assert document.estimate_interval(tokens, nothing) == ""
 
 
 @pytest.mark.parametrize(
@@ -75,11 +75,11 @@ def test_intervals_say_where_they_do_not_hold_and_where_they_have_no_end() -> No
         (0.0003, "p=0.0003"),
         (0.012, "p=0.012"),
         (0.05, "p=0.050"),
-        (0.0501, wording.NOT_SIGNIFICANT),
+        (0.0501, document.NOT_SIGNIFICANT),
     ],
 )
 def test_a_verdict_is_the_comparisons_own(p: float, text: str) -> None:
-    assert wording.verdict(comparison(p=p)) == text
+    assert document.verdict(comparison(p=p)) == text
 
 
 @pytest.mark.parametrize(
@@ -92,17 +92,17 @@ def test_a_verdict_is_the_comparisons_own(p: float, text: str) -> None:
     ],
 )
 def test_how_many_queries_would_tell_is_rounded_up_to_two_digits(needed: int | None, text: str) -> None:
-    assert wording.queries_needed(comparison(p=0.5, needed=needed)) == text
-    assert wording.queries_needed(comparison(p=0.01, needed=needed)) == ""
+    assert document.queries_needed(comparison(p=0.5, needed=needed)) == text
+    assert document.queries_needed(comparison(p=0.01, needed=needed)) == ""
 
 
 def test_names_cannot_turn_a_sentence_around_or_break_it() -> None:
-    assert wording.named("a\u202eb\nc\u2028d\x1b[31m") == "a\ufffdb\ufffdc\ufffdd\ufffd[31m"
-    assert wording.named("bfcl-simple \u05e9") == "bfcl-simple \u05e9"
+    assert document.named("a\u202eb\nc\u2028d\x1b[31m") == "a\ufffdb\ufffdc\ufffdd\ufffd[31m"
+    assert document.named("bfcl-simple \u05e9") == "bfcl-simple \u05e9"
 
 
 def test_lists_and_counts() -> None:
-    assert [wording.listed(names) for names in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == [
+    assert [document.listed(names) for names in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == [
         "",
         "a",
         "a and b",
@@ -113,12 +113,12 @@ def test_lists_and_counts() -> None:
 
 def test_a_text_that_stands_alone_says_what_its_sign_means() -> None:
     alone = "completeness 93.1 -> 60.0 (-40.0 to -20.0~)"
-    assert wording.with_loose_legend(alone) == f"{alone} (~ marks an interval that too few values carry)"
+    assert document.with_loose_legend(alone) == f"{alone} (~ marks an interval that too few values carry)"
     for plain in ("completeness 93.1 -> 60.0 (-40.0 to -20.0)", "about ~5 of ~ them", ""):
-        assert wording.with_loose_legend(plain) == plain
+        assert document.with_loose_legend(plain) == plain
 
 
 @pytest.mark.parametrize(("p", "text"), [(0.0002, "<= 0.0002"), (0.00002, "<= 2e-05"), (0.012, "<= 0.012")])
 def test_a_p_value_at_its_floor_is_a_bound(p: float, text: str) -> None:
-    assert wording.p_text(p, at_floor=True) == text
-    assert wording.verdict(replace(comparison(p=p), p_holm_at_floor=True)) == f"p {text}"
+    assert document.p_text(p, at_floor=True) == text
+    assert document.verdict(replace(comparison(p=p), p_holm_at_floor=True)) == f"p {text}"

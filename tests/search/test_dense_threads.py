@@ -51,8 +51,8 @@ def test_two_indexes_that_extend_one_at_the_same_time_hold_their_own_items(monke
     index, embed = DenseIndex(public), HashingEmbedder().embed
     index.matrix(whole(public), embed)
     of_ana, of_ben = index.extended(ana), index.extended(ben)
-    interrupted = Interrupted(dense._Room.add, lambda: of_ben.matrix(whole(ben), embed))
-    monkeypatch.setattr(dense._Room, "add", interrupted)
+    interrupted = Interrupted(dense.Room.add, lambda: of_ben.matrix(whole(ben), embed))
+    monkeypatch.setattr(dense.Room, "add", interrupted)
     matrix = of_ana.matrix(whole(ana), embed)
     same(interrupted.result(), expected(ben))
     same(matrix, expected(ana))

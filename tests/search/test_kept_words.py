@@ -191,6 +191,15 @@ def test_damaged_files_are_made_again(folder, caplog, damage):
         assert path.read_bytes() == data
 
 
+def test_arrays_of_a_file_are_mapped_and_aligned(folder):
+    for n in range(20, 30):
+        index(files(n, seed=n))
+    for path in folder.iterdir():
+        kept = word_index.KeptWords.unpacked(word_index.map_sealed(path))
+        arrays = [kept.length, *(getattr(kept.occurrences, name) for name in ("start", "item", "field", "count"))]
+        assert all(array.flags.aligned and not array.flags.owndata for array in arrays)
+
+
 def test_where_nothing_can_be_written_all_is_split(folder, split):
     folder.write_text("in the way")
     for _ in range(2):
@@ -218,7 +227,7 @@ def test_files_hold_no_more_than_twice_their_catalog_and_no_words_that_are_gone(
         items[:10] = [replace(one, text=f"{one.text} own{seed}") for one in files(10, seed)]
         index(items, rule=RULES[0])
         newest = max(folder.iterdir(), key=lambda one: one.stat().st_mtime_ns)
-        held = word_index.KeptWords.unpacked(word_index.read_sealed(newest))
+        held = word_index.KeptWords.unpacked(word_index.map_sealed(newest))
         assert len(held.digests) <= 80
         assert len([word for word in held.occurrences.word if word.startswith("own")]) <= 5
         assert (np.diff(held.occurrences.start) > 0).all()
@@ -239,4 +248,4 @@ def test_the_form_goes_up_with_the_words():
     )
     held.append(field_words(item))
     found = hashlib.sha256(repr(held).encode()).hexdigest()[:16]
-    assert (word_index._FORM, found) == ("3", "b7c5989d67ad2bbc")
+    assert (word_index._FORM, found) == ("4", "b7c5989d67ad2bbc")

@@ -63,7 +63,7 @@ def test_identities_are_those_of_embedder_and_counter(resources):
 def test_an_unknown_name_names_the_known_ones(resources, ask):
     with pytest.raises(
         UnknownNameError,
-        match=r"unknown resource 'token'; did you mean 'tokens'\? Known: chat, embedder, ollama, text_index, tok",
+        match=r"unknown resource 'token'; did you mean 'tokens'\? Known: chat, embedder, index, ollama, text_index",
     ):
         getattr(resources, ask)("token")
 

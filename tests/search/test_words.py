@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import random
 import time
 
 import pytest
 
+from ctxbench.search.word_index import new_numbers
 from ctxbench.search.words import (
     LONGEST_WORD,
     STOP_WORDS,
@@ -115,6 +117,18 @@ def test_stop_words_count_where_nothing_else_is_left_of_all_chunks():
     assert rule.of_chunks(["to be", "A"]) == [["to", "be"], ["a"]]
     assert rule.of_chunks([]) == []
     assert rule.words(" !") == []
+
+
+@pytest.mark.parametrize("rule", [WordRule(), WordRule(split=True), WordRule(True, True, True), WordRule(stop=True)])
+def test_numbered_words_are_those_of_the_text(rule):
+    draw = random.Random(7)
+    marks = "aBC1s_ .\n\xa0\x1c\u2003éÉßIİſÅ猫ﬁ\u0301\u0308"
+    texts = ["".join(draw.choices(marks, k=draw.randrange(12))) for _ in range(3000)] + ["", "to be", "URLsOf x_y"]
+    numbers = new_numbers()
+    numbered = rule.numbered(numbers)
+    rows = [numbered(text) for text in texts]
+    word = list(numbers)
+    assert [[word[number] for number in row] for row in rows] == [rule.words(text) for text in texts]
 
 
 def test_one_ideograph_is_a_word():

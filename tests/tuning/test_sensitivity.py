@@ -7,6 +7,7 @@ import pytest
 
 from ctxbench.evaluation.comparisons import grouped_estimate
 from ctxbench.evaluation.metrics import evaluate, parse_metric
+from ctxbench.io.workers import OptionalPool
 from ctxbench.selectors.selector import PipelineSelector
 from ctxbench.tuning.inputs import (
     FIRST,
@@ -15,14 +16,14 @@ from ctxbench.tuning.inputs import (
     POINTS,
     RUNS,
     first_trace,
-    front_trace,
+    front_traces,
     heat_maps,
     parameter_traces,
     trace,
 )
 from ctxbench.tuning.measures import Measure
 from ctxbench.tuning.results import TUNING
-from ctxbench.tuning.search import Base, Competitor, search
+from ctxbench.tuning.search import Base, Competitor, Search, run_searches
 
 COMPLETE, TOKENS = parse_metric("completeness"), parse_metric("tokens")
 SMALL = {"contextTopK": [20, 50], "contextTopN": [0, 1, 3, 5]}
@@ -135,8 +136,8 @@ def test_the_first_n_items(competitor):
 def test_a_front_rises_in_both(competitor):
     one, file = competitor(SEMANTIC)
     base = Base.of(one, file.policies.values())
-    found = search(one.with_base(base), file, base=base, progress=lambda _: None)
-    front = front_trace(found, level=LEVEL)
+    (found,) = run_searches([Search(one.with_base(base), file, base)], OptionalPool())
+    (front,) = front_traces([found], level=LEVEL, pool=OptionalPool())
     assert len(front.settings) == len(found.front) > POINTS, "none is left out"
     assert (np.diff(front.means["tokens"]) > 0).all()
     assert (np.diff(front.means["completeness"]) > 0).all()

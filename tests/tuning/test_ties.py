@@ -12,9 +12,9 @@ import pytest
 from ctxbench.tuning.held_out import HeldOut, with_stricter
 from ctxbench.tuning.inputs import Choice, choose
 from ctxbench.tuning.measures import COMPLETENESS, TOKENS, Measure
-from ctxbench.tuning.policy import SAFETY_ERRORS, Constraint, Policy
+from ctxbench.tuning.policy import SAFETY_ERRORS, Constraint, Policy, Ties, mean_gain
 from ctxbench.tuning.results import DEFAULTS
-from ctxbench.tuning.search import DEFAULT, BestSetting, Optimum, Ties, labels_to_confirm, mean_gain
+from ctxbench.tuning.search import DEFAULT, BestSetting, Optimum, labels_to_confirm
 from ctxbench.tuning.setting_lines import ThresholdLine
 from ctxbench.tuning.tuner import tune
 

@@ -19,7 +19,7 @@ from ctxbench.model.arrays import FactCodes, Float32Array, FloatArray, IntArray,
 from ctxbench.model.candidates import MARGIN, Candidates, Mode
 from ctxbench.model.items import ITEM_TYPES, TEXT_FIELDS, Catalog
 from ctxbench.model.requests import Batch, Query
-from ctxbench.model.resources import EMBEDDER, Embed, Resources, index_over, row_over
+from ctxbench.model.resources import EMBEDDER, INDEX, Embed, Resources, index_over, row_over
 from ctxbench.model.strategies import FirstN, Strategy, later
 from ctxbench.search.chunking import DOCUMENTS, ItemChunking, chunk_rule
 from ctxbench.search.dense import (
@@ -34,7 +34,7 @@ from ctxbench.search.dense import (
     ranked_by,
 )
 from ctxbench.search.embedders import embedder_text
-from ctxbench.search.vector_files import ChunkMatrix, row_dots
+from ctxbench.search.vector_files import ChunkMatrix, Proposer, row_dots
 from ctxbench.search.word_index import VARIANTS, Bm25fIndex, Bm25Index, WordIndex, bm25_index, query_words
 from ctxbench.search.words import FIELDS, FUZZY_FIELDS, FuzzyIndex, WordRule
 
@@ -231,8 +231,9 @@ class Dense(Strategy):
 
     @property
     def uses(self) -> tuple[str, ...]:
-        """The embedder."""
-        return (f"{EMBEDDER}:{embedder_text(self.embedder)}" if self.embedder else EMBEDDER,)
+        """The embedder, then the index where it may be an approximate one: where items score as their best pairs."""
+        embedder = f"{EMBEDDER}:{embedder_text(self.embedder)}" if self.embedder else EMBEDDER
+        return (embedder, INDEX) if self.pooling.by_best_pair and not self.original else (embedder,)
 
     def check(self, catalog: Catalog, resources: Resources) -> None:
         """Check that the embedder is known.
@@ -240,7 +241,7 @@ class Dense(Strategy):
         Raises:
             UserError: there is none of that name.
         """
-        resources.identity(*self.uses)
+        resources.identity(self.uses[0])
 
     @cached_property
     def chunking(self) -> ItemChunking:
@@ -257,19 +258,23 @@ class Dense(Strategy):
         batch = query.batch
         asking = np.diff(query.start) > 0
         mask = batch.eligible.any(asking | self.original)
-        (embedder,) = self.uses
+        embedder, *proposers = self.uses
+        searching = resources.get(INDEX) if proposers else None
+        if searching is not None and searching.approximate and mask.any():  # of all items, whichever are needed first
+            mask = np.ones(len(batch.catalog), dtype=np.bool_)
         embed: Embed = resources.get(embedder) if self.embedder else resources.vectors
         index = dense_index(batch.catalog, resources, chunking=self.chunking, original=self.original, embedder=embedder)
         matrix = index.matrix(mask, embed, skip_failed=self.original)
         if matrix is None or not asking.any() or not mask.any():
             return Candidates.empty(len(batch))
-        hits = self._search(query, embed, matrix)
+        proposer = None if searching is None else searching.proposer(index)
+        hits = self._search(query, embed, matrix, proposer)
         group = joined_keys(batch.catalog) if self.original else np.arange(len(batch.catalog), dtype=np.int64)
         return best_of_items(list(hits), matrix, group=group, depth=self.depth)
 
-    def _search(self, query: Query, embed: Embed, matrix: ChunkMatrix) -> Iterator[Hits]:
+    def _search(self, query: Query, embed: Embed, matrix: ChunkMatrix, proposer: Proposer | None) -> Iterator[Hits]:
         if self.pooling.by_best_pair:
-            return by_best_pair(query, embed, matrix, depth=self.depth)
+            return by_best_pair(query, embed, matrix, depth=self.depth, proposer=proposer)
         queries = query_vectors(query, embed, matrix)
         eligible, weight = query.batch.eligible, query.weight
         return self.pooling.search(queries, query.start, eligible, matrix, depth=self.depth, weight=weight)
@@ -520,11 +525,10 @@ class Bm25(Strategy):
         """Score every request's chunks, taken together."""
         batch, index = query.batch, self._index(query.batch.catalog, resources)
         words_by_request = [index.words(query.chunks(row), query.weights(row).tolist()) for row in range(len(batch))]
-        scores = _scores(index, words_by_request, query, self.statistics)
-        masks = [
-            row & (score > 0) & index.shares_word(words)
-            for row, score, words in zip(batch.eligible, scores, words_by_request, strict=True)
-        ]
+        scores, compared = itertools.tee(_scores(index, words_by_request, query, self.statistics))
+        masks = (row & (score > 0) for row, score in zip(batch.eligible, compared, strict=True))
+        if self.variant == "bm25+":  # it adds something to every score
+            masks = (mask & index.shares_word(words) for mask, words in zip(masks, words_by_request, strict=True))
         return ranked_by(scores, masks, depth=self.depth)
 
     def _index(self, catalog: Catalog, resources: Resources) -> Bm25Index:
@@ -542,18 +546,19 @@ class Bm25(Strategy):
         for stems, plain in zip(self.word_rule.of_chunks(chunks), plain_rule.of_chunks(chunks), strict=True):
             spelled = {**dict(zip(stems, plain, strict=True)), **spelled}
         one = query.select_requests(np.array([request]))
-        parts = [_scores(index, [{word: weight}], one, self.statistics)[0][items] for word, weight in weights.items()]
+        rows = [next(_scores(index, [{word: weight}], one, self.statistics)) for word, weight in weights.items()]
+        parts = [row[items] for row in rows]
         return [dict(zip([spelled[word] for word in weights], row, strict=True)) for row in np.array(parts).T.tolist()]
 
 
 def _scores(
     index: WordIndex, words_by_request: Sequence[Mapping[str, float]], query: Query, statistics: str
-) -> list[FloatArray]:
-    """The scores of all items for the words of each request, shape (n_items,) each."""
+) -> Iterator[FloatArray]:
+    """The scores of all items for the words of each request, shape (n_items,) each, one request at a time."""
     if statistics == "catalog":
-        return [index.scores(words) for words in words_by_request]
+        return (index.scores(words) for words in words_by_request)
     counted = query.batch.visible.within(query.batch.catalog.facts.searchable)  # masks that requests share stay shared
-    return [index.scores(words, counted=row) for words, row in zip(words_by_request, counted, strict=True)]
+    return (index.scores(words, counted=row) for words, row in zip(words_by_request, counted, strict=True))
 
 
 _WEIGHTS = MappingProxyType({"server": 3.0, "name": 3.0, "description": 1.0, "parameters": 1.0, "text": 0.25})
@@ -607,7 +612,7 @@ class Bm25f(Strategy):
             extend=lambda old: old.extended(batch.catalog),
         )
         words_by_request = [query_words(query.chunks(row), query.weights(row).tolist()) for row in range(len(batch))]
-        masks = [row & index.shares_word(words) for row, words in zip(batch.eligible, words_by_request, strict=True)]
+        masks = (row & index.shares_word(words) for row, words in zip(batch.eligible, words_by_request, strict=True))
         return ranked_by(_scores(index, words_by_request, query, self.statistics), masks, depth=self.depth)
 
 

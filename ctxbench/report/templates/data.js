@@ -13,6 +13,7 @@ function datasetOf(name) {
     const number = settings.datasets.indexOf(name);
     const data = JSON.parse(document.getElementById("dataset-" + number).textContent);
     data.size = data.queries.id.length;
+    if (data.items.position) data.items.row = new Map(data.items.position.map((position, row) => [position, row]));
     for (const selector of data.selectors) {
       selector.start = [0];
       for (const rows of selector.rows) selector.start.push(selector.start[selector.start.length - 1] + rows);
@@ -27,18 +28,20 @@ function selectorOf(data, name) {
   return data.selectors.find((selector) => selector.name === name);
 }
 
+/** An item by its position in the catalog; of a large catalog the page has only the items that it names. */
 function itemOf(data, position) {
   const items = data.items;
-  const name = items.name[position];
+  const row = items.row ? items.row.get(position) : position;
+  const name = items.name[row];
   return {
     position,
-    type: at(items.type, position),
-    server: at(items.server, position),
+    type: at(items.type, row),
+    server: at(items.server, row),
     name,
-    title: at(items.title, position) || name,
-    description: at(items.description, position),
-    priority: at(items.priority, position),
-    tokens: at(items.tokens, position),
+    title: at(items.title, row) || name,
+    description: at(items.description, row),
+    priority: at(items.priority, row),
+    tokens: at(items.tokens, row),
   };
 }
 
@@ -46,8 +49,8 @@ function itemOf(data, position) {
 function itemChunks(data, split, position) {
   const chunks = data.splits[split][position];
   if (chunks) return chunks;
-  const description = at(data.items.description, position);
-  return [description ? data.items.name[position] + ": " + description : data.items.name[position]];
+  const { name, description } = itemOf(data, position);
+  return [description ? name + ": " + description : name];
 }
 
 function queryChunks(data, selector, query) {

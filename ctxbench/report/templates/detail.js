@@ -188,7 +188,7 @@ function scoreBar(selector, score) {
 
 /** The item's description, and behind it the pair of chunks that gave it its score, where one did. */
 function pairOf(data, selector, query, row) {
-  const description = at(data.items.description, row.item);
+  const { description } = itemOf(data, row.item);
   const led = row.via >= 0;
   const asking = led ? itemChunks(data, row.split, row.via) : queryChunks(data, selector, query);
   const chunks = itemChunks(data, row.split, row.item);
