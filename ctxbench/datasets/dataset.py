@@ -133,6 +133,10 @@ class Dataset:
 
     def requests(self) -> tuple[Request, ...]:
         """The requests of the queries, in their order; items that are gone are available to none."""
+        return self._requests
+
+    @cached_property
+    def _requests(self) -> tuple[Request, ...]:
         requests = tuple(query.request for query in self.queries)
         if not self.gone:
             return requests

@@ -341,10 +341,9 @@ class _Resolver:
         removed = self._positions(request, "removed", request.removed, is_visible)
         if request.session is None:
             always_items = self.facts.always_items
-            session_items = always_items[
-                available[always_items] & is_visible(always_items) & ~np.isin(always_items, removed)
-            ]
-            session = [(item, int(Mode.ALWAYS)) for item in session_items.tolist()]
+            if len(always_items):
+                always_items = always_items[available[always_items] & is_visible(always_items)]
+            session = [(item, int(Mode.ALWAYS)) for item in always_items.tolist() if item not in removed]
         else:
             session = self._session(request, removed, is_visible)
         self._positions(request, "explicit", request.explicit, is_visible)

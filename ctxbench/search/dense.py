@@ -207,12 +207,16 @@ class DenseIndex:
         """What is embedded once the items at some positions are, too, none of which is yet."""
         is_embedded = self._embedded.is_embedded.copy()
         is_embedded[positions] = True
-        chunks = self._chunks(positions.tolist())
-        rows = list(itertools.islice(chunks, self._files.rows(embed) if self._files is not None else 0))
-        if self._files is not None and 2 * len(positions) >= len(is_embedded) and (first := next(chunks, None)):
-            if (matrix := self._in_files(self._files, embed)) is not None:
+        chunks, rows = self._chunks(positions.tolist()), list[tuple[int, int, str]]()
+        if self._files is not None and 2 * len(positions) >= len(is_embedded):
+            n_in_memory = self._files.rows(embed)
+            if len(positions) <= n_in_memory:  # else it is likely that there are more chunks
+                rows += itertools.islice(chunks, n_in_memory)
+            if (
+                len(rows) in (0, n_in_memory)
+                and (matrix := self._in_files(self._files, embed, n_in_memory)) is not None
+            ):
                 return _Embedded(np.ones_like(is_embedded), matrix)
-            rows.append(first)
         rows += chunks
         rows_embedded, vectors = _embedded([text for _, _, text in rows], embed, skip_failed)
         if not rows_embedded:
@@ -232,13 +236,15 @@ class DenseIndex:
             where = self._catalog[int(item[broken[0]])].id
             raise EmbeddingError(f"the vector of chunk {int(ordinal[broken[0]])} of item {where} holds NaN or infinity")
 
-    def _in_files(self, files: VectorFiles, embed: Embed) -> ChunkMatrix | None:
-        """The vectors of all items in files; None where these cannot be had, or an item cannot be embedded."""
+    def _in_files(self, files: VectorFiles, embed: Embed, least: int) -> ChunkMatrix | None:
+        """The vectors of all items in files; None if there are fewer than `least`, no room, or a text has no vector."""
         item, ordinal, key = array("q"), array("q"), hashlib.sha256(files.maker.encode())
         for position, number, text in self._chunks(range(len(self._catalog))):
             item.append(position)
             ordinal.append(number)
             key.update(text_hash(text))
+        if len(item) < max(least, 1):
+            return None
         item_of, ordinal_of = np.array(item, dtype=np.int64), np.array(ordinal, dtype=np.int64)
 
         def vectors() -> Iterator[Float32Array]:

@@ -58,7 +58,7 @@ class VectorFile:
 
     def __init__(self, exact: Path, compact: Path) -> None:
         about: dict[str, Any] = json.loads(read_bytes(compact / _ABOUT))
-        self.vectors: Float32Array = np.memmap(exact / "rows", "<f4", "r").reshape(-1, about["dimensions"])
+        self.vectors: Float32Array = np.asarray(np.memmap(exact / "rows", "<f4", "r")).reshape(-1, about["dimensions"])
         self.error = float(about["error"])
         self._type: np.dtype[Any] = np.dtype(about["type"])
         self._scale: Float32Array | None = np.load(compact / "scale.npy") if self._type == np.int8 else None

@@ -13,7 +13,12 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from ctxbench.search.dense import ChunkMatrix, search
+from ctxbench.evaluation.inputs import open_experiment
+from ctxbench.evaluation.runner import run
+from ctxbench.search.dense import search
+from ctxbench.search.embedders import HashingEmbedder, named
+from ctxbench.search.vector_files import ChunkMatrix
+from tests.benchmarks.scale import write_dataset
 
 CHUNKS, QUERY_CHUNKS, DIMENSIONS = 10_000, 3, 384
 ROUNDS = 50
@@ -58,3 +63,44 @@ def test_search_beside_the_bare_product(benchmark, n_items, scope):
     allowed = eligible[0, item]
     best = np.where(allowed, bare().max(axis=0), -np.inf)
     assert whole().row[0] == int(best.argmax())
+
+
+ITEMS, QUERIES = 20_000, 2_000
+
+
+def test_a_run_with_metrics_beside_product_and_partition(benchmark, tmp_path, monkeypatch):
+    """CPU seconds of `run` from stored vectors, with metrics and files, and of NumPy's product and argpartition."""
+    monkeypatch.setenv("CTXBENCH_CACHE", str(tmp_path / "cache"))
+    dataset = write_dataset(tmp_path / "dataset", items=ITEMS, queries=QUERIES)
+    (tmp_path / "e.yaml").write_text(
+        f"datasets: [{dataset}]\nselectors:\n  - {{selector: dense, set: {{n: 5}}}}\n"
+        f"embedder: {named(HashingEmbedder(DIMENSIONS))}\ntokens: chars/4\n",
+        encoding="utf-8",
+    )
+    prepared = open_experiment(tmp_path / "e.yaml")
+    generator = np.random.default_rng(5)
+    vectors, queries = unit(generator, ITEMS), unit(generator, QUERIES)
+    folders = iter([tmp_path / str(n) for n in range(4)])
+
+    def bare():
+        for first in range(0, QUERIES, 64):
+            np.argpartition(queries[first : first + 64] @ vectors.T, ITEMS - 100, axis=1)
+
+    def whole():
+        run(prepared, next(folders))
+
+    taken = {bare: [], whole: []}
+    with threadpool_limits(limits=1):
+        whole()
+        for _ in range(3):
+            for each in (bare, whole):
+                began = time.process_time()
+                each()
+                taken[each].append(time.process_time() - began)
+        benchmark.pedantic(bare)
+    product, searched = (min(taken[each]) for each in (bare, whole))
+    benchmark.extra_info.update({"product_s": product, "run_s": searched, "ratio": searched / product})
+    print(  # noqa: T201 - figures for who runs it with -s
+        f"\n{ITEMS:,} items, {QUERIES:,} queries: product and argpartition {product:.2f} s, run {searched:.2f} s, "
+        f"ratio {searched / product:.2f}"
+    )
