@@ -744,51 +744,36 @@ def _proposed(left: Float32Array, right: Float32Array, row: IntArray, right_row:
 DEPTH = 100  # items that a retriever finds per request by default
 
 
-def ranked_by(scores: Iterable[FloatArray], masks: Iterable[BoolArray], *, depth: int) -> Candidates:
+def ranked_by(scores: Iterable[FloatArray], masks: Iterable[BoolArray] | None = None, *, depth: int) -> Candidates:
     """Candidates from a score for every item: the best `depth` of the items in its mask, one chunk each.
 
     Args:
-        scores: by request, shape (n_items,); taken one by one, each before its mask.
-        masks: by request, shape (n_items,); only these are candidates.
+        scores: by request, shape (n_items,); taken one by one. An item of minus infinity is no candidate.
+        masks: by request, shape (n_items,); only these are candidates. None = all.
         depth: items kept a request.
     """
-    items, ranks, values = [], [], []
-    for score, mask in zip(scores, masks, strict=True):
-        items_allowed = _may_be_best(score, mask, depth)
-        if 0 < depth < len(items_allowed):  # the rest need not be put in order
-            items_allowed = items_allowed[
-                score[items_allowed]
-                >= np.partition(score[items_allowed], len(items_allowed) - depth)[len(items_allowed) - depth]
-            ]
-        best = items_allowed[np.lexsort((items_allowed, -score[items_allowed]))][:depth]
-        items.append(best)
-        ranks.append(np.arange(len(best), dtype=np.int64))
-        values.append(score[best])
+    items, values = [], []
+    for score, mask in zip(scores, itertools.repeat(None) if masks is None else masks, strict=masks is not None):
+        items.append(_best(score if mask is None else np.where(mask, score, -np.inf), depth))
+        values.append(score[items[-1]])
     if not items:
         return Candidates.empty(0)
-    request = np.repeat(np.arange(len(items), dtype=np.int64), [len(row) for row in items])
+    length = np.array([len(row) for row in items], dtype=np.int64)
+    rank = ranges(np.zeros_like(length), length)
     return Candidates.build(
         len(items),
-        request,
+        np.repeat(np.arange(len(items), dtype=np.int64), length),
         np.concatenate(items),
         score=np.concatenate(values),
-        chunk_rank=np.concatenate(ranks),
-        item_chunk=np.zeros(len(request), dtype=np.int64),
+        chunk_rank=rank,
+        item_chunk=np.zeros_like(rank),
     )
 
 
-_GROUPS = 16  # times the depth: so many groups of items have their maximum taken
-
-
-def _may_be_best(score: FloatArray, mask: BoolArray, depth: int) -> IntArray:
-    """The items of a mask, rising, without most of those that have `depth` better ones.
-
-    Of the maxima of groups of items, the one at `depth` is reached by as many items at least.
-    """
-    size = len(score) // (_GROUPS * depth) if depth > 0 else 0  # of a group
-    if size < 2:
-        return np.flatnonzero(mask)
-    masked = np.where(mask, score, -np.inf)
-    maxima = masked[: len(masked) // size * size].reshape(size, -1).max(axis=0)
-    limit = np.partition(maxima, len(maxima) - depth)[len(maxima) - depth]
-    return np.flatnonzero(masked >= limit if limit > -np.inf else mask)
+def _best(score: FloatArray, depth: int) -> IntArray:
+    """The positions of the greatest scores, the greatest first, ties in order of position."""
+    size = max(len(score) // (16 * depth), 1) if depth else 1  # of groups, whose maxima give a lower limit
+    maxima = score[: len(score) // size * size].reshape(size, -1).max(axis=0)
+    limit = np.partition(maxima, -depth)[-depth] if 0 < depth < len(maxima) else -np.inf
+    positions = np.flatnonzero(score >= limit if limit > -np.inf else score > limit)
+    return positions[np.lexsort((positions, -score[positions]))][:depth]

@@ -525,11 +525,13 @@ class Bm25(Strategy):
         """Score every request's chunks, taken together."""
         batch, index = query.batch, self._index(query.batch.catalog, resources)
         words_by_request = [index.words(query.chunks(row), query.weights(row).tolist()) for row in range(len(batch))]
-        scores, compared = itertools.tee(_scores(index, words_by_request, query, self.statistics))
-        masks = (row & (score > 0) for row, score in zip(batch.eligible, compared, strict=True))
+        scores = _scores(index, words_by_request, query, self.statistics)
         if self.variant == "bm25+":  # it adds something to every score
-            masks = (mask & index.shares_word(words) for mask, words in zip(masks, words_by_request, strict=True))
-        return ranked_by(scores, masks, depth=self.depth)
+            scores = (score * index.shares_word(words) for score, words in zip(scores, words_by_request, strict=True))
+        return ranked_by(
+            (np.where(row & (score > 0), score, -np.inf) for row, score in zip(batch.eligible, scores, strict=True)),
+            depth=self.depth,
+        )
 
     def _index(self, catalog: Catalog, resources: Resources) -> Bm25Index:
         names = ("k1", "b", "variant", "server", "bodies", "parameters")
