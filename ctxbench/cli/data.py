@@ -25,12 +25,14 @@ from ctxbench.datasets.files import create_dataset, read_dataset, validate as fa
 from ctxbench.datasets.layout import CARD, RENAMES, read_card
 from ctxbench.datasets.lookup import dataset_folder, import_own, open_dataset
 from ctxbench.datasets.queries import unlabelled_words
+from ctxbench.evaluation.experiment import versions
 from ctxbench.io.cache import refuse_outputs, row_with
 from ctxbench.io.console import progress, say
 from ctxbench.io.documents import dump_json, dump_jsonl, dump_yaml
 from ctxbench.io.errors import Fault, InputError, ParameterError, UnknownNameError, UserError, count, first_few, quoted
 from ctxbench.io.files import write_atomic
 from ctxbench.io.rows import read_run
+from ctxbench.io.workers import OptionalPool, Workers
 from ctxbench.labelling import judgment_files, published, record_files
 from ctxbench.labelling.conversion import FIELD_NAMES, ImportSettings, read_grades
 from ctxbench.labelling.git_history import HistorySettings, grown_history, history_dataset
@@ -227,7 +229,13 @@ def fetch_source(name: str, *, as_json: bool) -> None:
 
 
 def write_history(
-    folder: Path, settings: HistorySettings, *, out: Path | None, grow: bool = False, as_json: bool
+    folder: Path,
+    settings: HistorySettings,
+    *,
+    out: Path | None,
+    grow: bool = False,
+    workers: Workers | None = None,
+    as_json: bool,
 ) -> None:
     """Write the dataset of a repository, and say which commits it is made of.
 
@@ -236,6 +244,7 @@ def write_history(
         settings: see there.
         out: where to; None = `datasets/NAME`.
         grow: a dataset of an older head is there, and goes on.
+        workers: read commits; None = this process.
         as_json: print an object.
 
     Raises:
@@ -244,13 +253,13 @@ def write_history(
     repository, old = GitRepository(folder), None
     target = out if out is not None else Path("datasets") / _folder_name(repository.path)
     settings = replace(settings, name=name_of_path(target, "history"))
-    with progress() as bar:
+    with OptionalPool(workers, versions) as pool, progress() as bar:
         if grow:
             old = read_dataset(target)
-            dataset, choice = grown_history(old, repository, settings, notify=bar)
+            dataset, choice = grown_history(old, repository, settings, notify=bar, pool=pool)
             write_dataset(dataset, target)
         else:
-            dataset, choice = history_dataset(repository, settings, notify=bar)
+            dataset, choice = history_dataset(repository, settings, notify=bar, pool=pool)
             _create(dataset, target)
     if repository.shallow:
         logging.getLogger(__name__).warning(

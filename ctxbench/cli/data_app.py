@@ -12,8 +12,11 @@ from ctxbench.cli.common import (
     DatasetName,
     EmbedderName,
     Group,
+    Jobs,
     JsonFlag,
+    On,
     OptionalCatalogName,
+    Store,
     StoreFile,
     TokenCounter,
     WorkspaceName,
@@ -609,6 +612,9 @@ def data_from_git(
             help="Add the newer commits to the dataset there, without --queries and --split; what it has stays.",
         ),
     ] = False,
+    jobs: Jobs = None,
+    on: On = "",
+    store: Store = "",
     json_: JsonFlag = False,
 ) -> None:
     """Make a labelled dataset of a repository's history.
@@ -622,12 +628,14 @@ def data_from_git(
     """
     from ctxbench.catalogs.git_history import QueryTexts, read_query_texts
     from ctxbench.cli.data import write_history
+    from ctxbench.io.workers import Workers
     from ctxbench.labelling.git_history import CommitRules, HistorySettings
 
     texts = QueryTexts() if queries_from is None else read_query_texts(queries_from)
     rules = CommitRules(queries=queries, merges=merges, keep_issues=keep_issues, texts=texts)
     settings = HistorySettings(head=head, commits=commits, rules=rules, view=view, test_share=split)
-    write_history(repository, settings, out=out, grow=grow, as_json=json_)
+    workers = Workers(jobs=jobs, on=on, store=store)
+    write_history(repository, settings, out=out, grow=grow, workers=workers, as_json=json_)
 
 
 @data_app.command("from-feedback", cls=Command)

@@ -23,7 +23,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 from urllib.parse import urlsplit
 
 from ctxbench.io.errors import Message, ParameterError, StorageError, UserError, check_range, first_few, install_command
@@ -150,26 +150,68 @@ class OptionalPool(Closing):
             self._pool = open_pool(replace(workers, jobs=jobs), self._versions)
         return self._pool
 
-    def map(self, function: Callable[[U], R], units: Sequence[U], *, seconds: float) -> list[R]:
-        """The function's results for all units, in order.
+    def map(self, function: Callable[[U], R], units: Sequence[U]) -> Iterator[R]:
+        """Yield the function's result for each unit, in order.
+
+        Units run in this process until those that remain, if they take as long, are worth a pool.
 
         Args:
             function, units: as for `Pool.run`.
-            seconds: that one process needs for all of them, about.
 
         Raises:
             UserError: as `Pool.run`.
         """
-        pool = self.for_work(seconds)
-        if pool is None:
-            return [function(unit) for unit in units]
-        results = dict(pool.run(function, units))
-        return [results[index] for index in range(len(units))]
+        spent = 0.0
+        for n in range(len(units)):
+            pool = self.for_work(spent / n * (len(units) - n) if n else 0.0)
+            if pool is not None:
+                yield from _in_order(pool.run(function, units[n:]))
+                return
+            start = time.perf_counter()
+            result = function(units[n])
+            spent += time.perf_counter() - start
+            yield result
 
     def close(self) -> None:
         """End the processes, if there are any."""
         if self._pool is not None:
             self._pool.close()
+
+
+def _in_order(outcomes: Iterator[tuple[int, R]]) -> Iterator[R]:
+    """The results of `Pool.run` by their index, each as soon as those before it are there."""
+    early: dict[int, R] = {}
+    n = 0
+    for index, result in outcomes:
+        early[index] = result
+        while n in early:
+            yield early.pop(n)
+            n += 1
+
+
+@dataclass(frozen=True)
+class LazyUnits(Sequence[U]):
+    """Units that are made when they run, such as files that are read then.
+
+    Attributes:
+        make: makes a unit of one of the parts.
+        parts: one for each unit.
+    """
+
+    make: Callable[[Any], U]
+    parts: Sequence[Any]
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    @overload
+    def __getitem__(self, index: int) -> U: ...
+    @overload
+    def __getitem__(self, index: slice) -> LazyUnits[U]: ...
+    def __getitem__(self, index: int | slice) -> U | LazyUnits[U]:
+        if isinstance(index, slice):
+            return replace(self, parts=self.parts[index])
+        return self.make(self.parts[index])
 
 
 class Pool(Closing):

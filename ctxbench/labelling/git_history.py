@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import compress, islice, pairwise
+from itertools import chain, compress, islice, pairwise
 from pathlib import PurePosixPath
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ctxbench.catalogs.git_history import (
     FileChange,
@@ -40,6 +40,7 @@ from ctxbench.catalogs.git_trees import (
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.queries import DatasetQuery, Label
 from ctxbench.io.errors import Message, ParameterError, check_choice, check_range
+from ctxbench.io.workers import LazyUnits, OptionalPool
 from ctxbench.model.arrays import Grade
 from ctxbench.model.items import Catalog, Item, ItemKey, Link
 from ctxbench.model.requests import Request
@@ -150,10 +151,16 @@ class CommitChoice:
 Texts = Callable[[Sequence[str]], Mapping[str, str | None]]
 """From hashes of blobs to their texts; None for blobs that cannot be items."""
 _AT_ONCE = 50  # commits whose files are in memory together
+_FILES = 200  # that a worker takes at once
 
 
 def choose_commits(
-    line: Sequence[LineCommit], rules: CommitRules, texts: Texts, *, first: int | None = None
+    line: Sequence[LineCommit],
+    rules: CommitRules,
+    texts: Texts,
+    *,
+    first: int | None = None,
+    pool: OptionalPool | None = None,
 ) -> CommitChoice:
     """Choose the newest commits that are requests.
 
@@ -162,6 +169,7 @@ def choose_commits(
         rules: the rules for requests.
         texts: reads files, for a few commits at once.
         first: choose all requests from this position on; None = the newest.
+        pool: compares commits with the texts of their files.
 
     Returns:
         The requests, and the reasons of the other commits from the oldest request on.
@@ -178,17 +186,32 @@ def choose_commits(
             candidates.append(candidate)
     chosen: list[ChosenCommit] = []
     limit = rules.queries if first is None else len(line)
+    pool = pool or OptionalPool()
     while candidates and len(chosen) < limit:
-        some = candidates[-_AT_ONCE:]
+        some = candidates[-max(limit - len(chosen), _AT_ONCE) :][::-1]
         del candidates[-len(some) :]
-        blob_texts = texts([blob for commit in some for blob in commit.blobs])
-        for candidate in reversed(some):
-            reasons[candidate.position] = _text_reason(candidate, blob_texts)
-            if not reasons[candidate.position] and len(chosen) < limit:
-                chosen.append(replace(candidate, tags=_change_tags(candidate, blob_texts)))
+        parts = [some[start : start + _AT_ONCE] for start in range(0, len(some), _AT_ONCE)]
+        units = LazyUnits(lambda part: (part, texts([blob for commit in part for blob in commit.blobs])), parts)
+        compared = chain.from_iterable(pool.map(_compared, units))
+        for candidate, (reason, tags) in zip(some, compared, strict=True):
+            reasons[candidate.position] = reason
+            if not reason and len(chosen) < limit:
+                chosen.append(replace(candidate, tags=tags))
     oldest = chosen[-1].position if chosen else 0
     out = Counter(filter(None, reasons[oldest:]))
     return CommitChoice(chosen=tuple(chosen[::-1]), out=dict(out.most_common()), looked_at=len(line) - oldest)
+
+
+def _compared(
+    unit: tuple[Sequence[ChosenCommit], Mapping[str, str | None]],
+) -> list[tuple[str, tuple[str, ...]]]:
+    """Why commits are not requests, by the texts of their files; empty with the tags of those that are."""
+    candidates, blob_texts = unit
+    reasons = [_text_reason(candidate, blob_texts) for candidate in candidates]
+    return [
+        (reason, () if reason else _change_tags(candidate, blob_texts))
+        for candidate, reason in zip(candidates, reasons, strict=True)
+    ]
 
 
 def _reason(commit: LineCommit, candidate: ChosenCommit, rules: CommitRules, messages: set[str]) -> str:
@@ -251,14 +274,22 @@ def _change_tags(candidate: ChosenCommit, blob_texts: Mapping[str, str | None]) 
     return (*([DELETES] if deletes else []), *([NAMES_NOTHING] if asked.isdisjoint(words) else []))
 
 
-FileView: TypeAlias = Callable[[str, str | None], Sequence[Item]]
-"""From a path and text (None = not an item) to the items of the file, with versions in their names."""
+class FileView(NamedTuple):
+    """A file as items.
+
+    Attributes:
+        items: with versions in their names; empty if it cannot be an item.
+        lines: the definition around each line, see `definition_lines`; empty if nothing asks for it.
+        fault: why it cannot be an item; empty if it is.
+    """
+
+    items: Sequence[Item]
+    lines: Sequence[str] = ()
+    fault: str = ""
+
 
 CommitView: TypeAlias = Callable[[int, Sequence[ItemKey]], Item | None]
 """From the position of a commit and its changed items to its item; None if it changed no file."""
-
-LineView: TypeAlias = Callable[[str, str | None], Sequence[str]]
-"""From a path and text to the definition around each line; see `definition_lines`."""
 
 SeenItems: TypeAlias = Mapping[str, ItemKey]
 """The visible items of one file by their names without the version."""
@@ -267,10 +298,8 @@ SeenItems: TypeAlias = Mapping[str, ItemKey]
 class ItemVersions:
     """Creates and ends the versions of items along a history."""
 
-    def __init__(self, file: FileView, commit: CommitView, lines: LineView = lambda *_: ()) -> None:
-        self._file = file
+    def __init__(self, commit: CommitView) -> None:
         self._commit = commit
-        self._line_view = lines
         self._items: list[Item] = []
         self._ends: dict[int, str] = {}
         self._live: dict[str, dict[str, int]] = {}  # by path, positions in the items by name
@@ -280,7 +309,7 @@ class ItemVersions:
     def follow(
         self,
         stretches: Sequence[TreeStretch],
-        texts: Iterator[str | None],
+        files: Iterator[FileView],
         query_paths: Sequence[Iterable[str]],
         hunks: Hunks,
     ) -> list[Mapping[str, SeenItems]]:
@@ -288,7 +317,7 @@ class ItemVersions:
 
         Args:
             stretches: one per query.
-            texts: the texts of the files that are added in them, in order.
+            files: the files that are added in them, in order.
             query_paths: by query, the paths whose items are returned.
             hunks: the hunks of all commits, for links to definitions.
 
@@ -302,9 +331,9 @@ class ItemVersions:
             for path in stretch.gone:
                 self._become(path, (), stretch, {})
             for path, _ in stretch.come:
-                text = next(texts)
-                self._lines[path] = self._line_view(path, text)
-                self._become(path, self._file(path, text), stretch, start)
+                file = next(files)
+                self._lines[path] = file.lines
+                self._become(path, file.items, stretch, start)
             links = commit_links(stretch, hunks, self._lines.__getitem__, partial(self._at, start))
             commits = (self._commit(position, changed) for position, changed in enumerate(links, stretch.first))
             self._items += [item for item in commits if item is not None]
@@ -382,7 +411,7 @@ class HistorySettings:
 
 
 def history_dataset(
-    repository: GitRepository, settings: HistorySettings, *, notify: Notify
+    repository: GitRepository, settings: HistorySettings, *, notify: Notify, pool: OptionalPool | None = None
 ) -> tuple[Dataset, CommitChoice]:
     """Make a dataset of the newest commits that are requests.
 
@@ -392,6 +421,7 @@ def history_dataset(
         repository: the repository, or a folder in it.
         settings: settings of the dataset.
         notify: called with the progress.
+        pool: compares commits with files, and reads definitions; None = this process.
 
     Returns:
         The dataset, and its commits.
@@ -410,7 +440,11 @@ def history_dataset(
         )
     first = next((position for position, commit in enumerate(line) if commit.sha == settings.first), None)
     choice = choose_commits(
-        line, settings.rules, lambda blobs: {blob: text for blob, text, _ in _read(repository, blobs)}, first=first
+        line,
+        settings.rules,
+        lambda blobs: {blob: text for blob, text, _ in _read(repository, blobs)},
+        first=first,
+        pool=pool,
     )
     if not choice.chosen:
         why = "; ".join(f"{n:,} {reason}" for reason, n in choice.out.items())
@@ -421,7 +455,7 @@ def history_dataset(
         )
     times = line_times([commit.time for commit in line])
     history = _History(repository=repository, settings=settings, line=line, times=times, chosen=choice.chosen)
-    catalog, visible = history.items(notify)
+    catalog, visible = history.items(notify, pool or OptionalPool())
     about = {
         "licence": "that of the repository",
         "source": {
@@ -462,26 +496,31 @@ class _History:
     chosen: Sequence[ChosenCommit]
     left_out: Counter[str] = field(default_factory=Counter)
 
-    def items(self, notify: Notify) -> tuple[Catalog, list[Mapping[str, SeenItems]]]:
+    def items(self, notify: Notify, pool: OptionalPool) -> tuple[Catalog, list[Mapping[str, SeenItems]]]:
         """The catalog, and for each query the items of the files that its commit changed."""
         positions = [commit.position for commit in self.chosen]
         parent = self.line[positions[0]].parents[0]
         stretches = tree_stretches(self.line, self.times, positions, self.repository.files(parent))
+        files = self._files([come for stretch in stretches for come in stretch.come], notify, pool)
         defined = self.settings.view == "definitions"
-        versions = ItemVersions(self._file_items, self._commit_item, _lines if defined else lambda *_: ())
-        texts = self._file_texts([blob for stretch in stretches for _, blob in stretch.come], notify)
         hunks = line_hunks(self.repository, self.line[: positions[-1]]) if defined else {}
-        visible = versions.follow(stretches, texts, [map(_old_path, commit.changed) for commit in self.chosen], hunks)
+        versions = ItemVersions(self._commit_item)
+        visible = versions.follow(stretches, files, [map(_old_path, commit.changed) for commit in self.chosen], hunks)
         return versions.catalog(), visible
 
-    def _file_texts(self, blobs: Sequence[str], notify: Notify) -> Iterator[str | None]:
-        for number, (_, text, fault) in enumerate(_read(self.repository, blobs)):
+    def _files(self, blobs: Sequence[tuple[str, str]], notify: Notify, pool: OptionalPool) -> Iterator[FileView]:
+        """Files by path and blob, as items."""
+        parts = [blobs[start : start + _FILES] for start in range(0, len(blobs), _FILES)]
+        views = pool.map(partial(_file_views, self.settings.view), LazyUnits(self._texts, parts))
+        for number, file in enumerate(chain.from_iterable(views)):
             notify("reading files", number, len(blobs))
-            self.left_out.update([fault] if fault else [])
-            yield text
+            self.left_out.update([file.fault] if file.fault else [])
+            yield file
 
-    def _file_items(self, path: str, text: str | None) -> Sequence[Item]:
-        return () if text is None else file_items(path, text, view=self.settings.view, versioned=True)
+    def _texts(self, blobs: Sequence[tuple[str, str]]) -> list[tuple[str, str | None, str]]:
+        """Paths with texts, or None and why they cannot be items."""
+        read = _read(self.repository, [blob for _, blob in blobs])
+        return [(path, text, fault) for (path, _), (_, text, fault) in zip(blobs, read, strict=True)]
 
     def _commit_item(self, position: int, changed: Sequence[ItemKey]) -> Item | None:
         commit, time = self.line[position], iso_time(self.times[position])
@@ -554,8 +593,17 @@ class _History:
         return changed_definitions(old, new, code_facts(_old_path(change), old).definitions) or ("",)
 
 
-def _lines(path: str, text: str | None) -> Sequence[str]:
-    return () if text is None else definition_lines(path, text)
+def _file_views(view: str, files: Sequence[tuple[str, str | None, str]]) -> list[FileView]:
+    """Files as items, by path, text and fault."""
+    return [
+        FileView((), (), fault)
+        if text is None
+        else FileView(
+            file_items(path, text, view=view, versioned=True),
+            definition_lines(path, text) if view == "definitions" else (),
+        )
+        for path, text, fault in files
+    ]
 
 
 def _item_name(path: str, definition: str, items: SeenItems) -> str:
@@ -601,7 +649,12 @@ _SAME = ("view", "merges", "keep_issues", "folder")  # settings that the visible
 
 
 def grown_history(
-    old: Dataset, repository: GitRepository, settings: HistorySettings, *, notify: Notify
+    old: Dataset,
+    repository: GitRepository,
+    settings: HistorySettings,
+    *,
+    notify: Notify,
+    pool: OptionalPool | None = None,
 ) -> tuple[Dataset, CommitChoice]:
     """The dataset with the requests of the commits after its head.
 
@@ -610,7 +663,7 @@ def grown_history(
 
     Args:
         old: from `history_dataset`, perhaps edited.
-        repository, settings, notify: as in `history_dataset`.
+        repository, settings, notify, pool: as in `history_dataset`.
 
     Returns:
         The dataset, and its commits.
@@ -630,7 +683,7 @@ def grown_history(
                 f"of the first-parent line of {settings.head} in {repository.path}; name a later head, read more "
                 "--commits, or write to another folder"
             )
-    new, choice = history_dataset(repository, replace(settings, first=source["first"]), notify=notify)
+    new, choice = history_dataset(repository, replace(settings, first=source["first"]), notify=notify, pool=pool)
     about = new.about["source"]
     if changed := [name for name in _SAME if source.get(name, about[name]) != about[name]]:
         was = ", ".join(f"{name} {source[name]}" for name in changed)

@@ -454,7 +454,6 @@ _WORST = (
 )
 
 
-_SECONDS = 0.5  # to draw, about
 Drawings: TypeAlias = Mapping[tuple[str, ...], Drawing | None]
 """By the name of the function that draws, the dataset, and a policy."""
 
@@ -467,8 +466,7 @@ def _drawings(tuning: Tuning, pool: OptionalPool) -> Drawings:
         for outcome in (group[0] for group in dataset.same_advice()):
             for chart in (sensitivity, two_at_a_time):
                 calls[chart.__name__, dataset.dataset, outcome.policy.name] = partial(chart, dataset, outcome)
-    drawn = pool.map(operator.call, [*calls.values()], seconds=_SECONDS * len(calls))
-    return dict(zip(calls, drawn, strict=True))
+    return dict(zip(calls, pool.map(operator.call, [*calls.values()]), strict=True))
 
 
 def document(tuning: Tuning, pool: OptionalPool | None = None) -> Document:

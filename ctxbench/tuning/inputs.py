@@ -301,7 +301,7 @@ def front_traces(results: Sequence[SearchResult], *, level: float, pool: Optiona
         )
         settings = [*map(tunable.values, values)]
         chunks = [settings[start : start + _CHUNK] for start in range(0, len(values), _CHUNK)]
-        parts = pool.map(estimates, chunks, seconds=0.0)
+        parts = pool.map(estimates, chunks)
         traces.append(_trace_of(name, values, [row for part in parts for row in part]))
     return traces
 

@@ -8,7 +8,7 @@ import pytest
 
 from ctxbench.catalogs.git_history import FileChange, LineCommit
 from ctxbench.catalogs.git_trees import commit_item, iso_time, tree_stretches
-from ctxbench.labelling.git_history import ItemVersions
+from ctxbench.labelling.git_history import FileView, ItemVersions
 from ctxbench.model.items import Item
 from ctxbench.model.requests import Batch, Request
 from tests.draws import draws
@@ -64,9 +64,9 @@ def followed(line, trees, queries):
         return commit_item(line[place], text="m", created=iso_time(times[place]), changed=changed)
 
     stretches = tree_stretches(line, times, queries, trees[queries[0]])
-    versions = ItemVersions(file, commit)
-    texts = iter([blob for stretch in stretches for _, blob in stretch.come])
-    seen = versions.follow(stretches, texts, [PATHS] * len(queries), {})
+    versions = ItemVersions(commit)
+    files = iter([FileView(file(path, blob)) for stretch in stretches for path, blob in stretch.come])
+    seen = versions.follow(stretches, files, [PATHS] * len(queries), {})
     requests = [Request(id=str(query), text="x", time=iso_time(times[query] - 1)) for query in queries]
     return Batch.of(versions.catalog(), requests), seen
 
