@@ -12,11 +12,12 @@ import pytest
 from hypothesis import given, strategies as st
 
 from ctxbench.evaluation import answers as stored_answers
-from ctxbench.evaluation.answers import Part, Slice, StoredAnswers, continuing, write_blocks
+from ctxbench.evaluation.answers import Part, Slice, StoredAnswers, continuing
 from ctxbench.evaluation.run_folder import RunFolder
 from ctxbench.io.errors import StorageError
 from ctxbench.model.candidates import Candidates, Mode, Origin, Rule
 from ctxbench.model.items import Catalog, Item
+from tests.experiment_files import store_blocks
 
 ITEMS = 12
 ROW = st.tuples(
@@ -69,9 +70,7 @@ def same(one, other):
 
 def stored(answers, path):
     """The answers in a file, one block a query."""
-    with path.open("wb") as stream:
-        write_blocks((answers.select_queries([place]) for place in range(len(answers.queries))), stream)
-    return StoredAnswers.read(path)
+    return store_blocks([answers.select_queries([index]) for index in range(len(answers.queries))], path)
 
 
 @given(st.lists(ROW, min_size=1, max_size=40))
@@ -118,9 +117,7 @@ def test_blocks_are_what_all_are_at_once(tmp_path):
 def test_a_block_of_failures_says_nothing_of_rankings(tmp_path):
     failed = replace(slice_of(Candidates.empty(1), errors={"q0": "gone"}), ranked=False, scored=False)
     good = replace(slice_of(Candidates.empty(1)), queries=("q1",))
-    with (tmp_path / "answers.zip").open("wb") as stream:
-        write_blocks([failed, good], stream)
-    found = StoredAnswers.read(tmp_path / "answers.zip")
+    found = store_blocks([failed, good], tmp_path / "answers.zip")
     assert (found.ranked, found.scored) == (True, True)
     assert all(one.ranked and one.scored for one in found.blocks())
 

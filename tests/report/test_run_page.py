@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ctxbench.evaluation.answers import StoredAnswers, write_blocks
 from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.evaluation.run_folder import summarise_run
 from ctxbench.io.errors import StorageError
@@ -28,6 +27,7 @@ from ctxbench.report.run_tables import comparison_table, run_answer
 from ctxbench.report.run_text import markdown_report, print_summary
 from ctxbench.report.scores import score_groups, threshold_of
 from ctxbench.search.tokens import CharsCounter
+from tests.experiment_files import store_blocks
 
 
 class Reader(HTMLParser):
@@ -526,10 +526,8 @@ def test_read_a_block_at_a_time_the_page_is_the_same(made_run, tmp_path) -> None
     at_once = [made_run.folder.load("desk", name) for name in made_run.folder.read("manifest.json")["selectors"]]
     in_blocks = []
     for number, part in enumerate(at_once):
-        path = tmp_path / f"{number}.zip"
-        with path.open("wb") as stream:
-            write_blocks((part.answers.joined().select_queries([place]) for place in range(6)), stream)
-        in_blocks.append(replace(part, answers=StoredAnswers.read(path)))
+        blocks = [part.answers.joined().select_queries([index]) for index in range(6)]
+        in_blocks.append(replace(part, answers=store_blocks(blocks, tmp_path / f"{number}.zip")))
         assert len(list(in_blocks[-1].answers.blocks())) == 6
     assert dataset_payload(dataset, in_blocks, tokens) == dataset_payload(dataset, at_once, tokens)
     described = made_run.folder.read("manifest.json")["selectors"]
