@@ -14,6 +14,7 @@ import hashlib
 import logging
 import os
 import platform
+import re
 import socket
 import textwrap
 import threading
@@ -24,7 +25,6 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar, overload
-from urllib.parse import urlsplit
 
 from ctxbench.io.errors import Message, ParameterError, StorageError, UserError, check_range, first_few, install_command
 from ctxbench.io.files import Closing, cache_dir, sweep_folder, write_atomic
@@ -38,7 +38,7 @@ _FOLDER = "work-1"  # of published content, in the cache folder
 _RESTARTS = 2  # without a result in between
 _UNUSED = 172_800.0  # seconds after which content that nobody used is removed
 _CONNECT = 10.0  # seconds within which a scheduler answers and has workers
-_CLUSTERS = ("dask", "ray")
+_ON = re.compile(r"(dask|ray)(://[^\s/]+:\d{1,5})?")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,15 +63,10 @@ class Workers:
     def __post_init__(self) -> None:
         if self.jobs is not None:
             check_range("jobs", self.jobs, 1)
-        if self.on and self.on not in _CLUSTERS:
-            try:
-                is_address = bool(self.address[0]) and self.cluster in _CLUSTERS and "://" in self.on
-            except ValueError:
-                is_address = False
-            if not is_address:
-                raise ParameterError(Message("io.workers-on", on=self.on))
-            if self.jobs is not None:
-                raise ParameterError(Message("io.workers-jobs", on=self.on))
+        if self.on and not _ON.fullmatch(self.on):
+            raise ParameterError(Message("io.workers-on", on=self.on))
+        if self.address and self.jobs is not None:
+            raise ParameterError(Message("io.workers-jobs", on=self.on))
 
     @property
     def cluster(self) -> str:
@@ -79,14 +74,9 @@ class Workers:
         return self.on.partition(":")[0]
 
     @property
-    def address(self) -> tuple[str, int]:
-        """Host and port of a cluster that runs already; empty and 0 without one.
-
-        Raises:
-            ValueError: the port is not a number.
-        """
-        parts = urlsplit(self.on)
-        return (parts.hostname, parts.port) if parts.hostname and parts.port else ("", 0)
+    def address(self) -> str:
+        """HOST:PORT of a cluster that runs already; empty without one."""
+        return self.on.partition("://")[2]
 
     def processes(self, seconds: float) -> int:
         """The number of workers for so many seconds of estimated work; 1 = do it in this process.
@@ -275,8 +265,8 @@ class Pool(Closing):
                 with warnings.catch_warnings(), closing(self._outcomes(calls)) as outcomes:
                     warnings.simplefilter("ignore")  # joblib warns of results that nobody takes
                     for index, outcome in outcomes:
-                        if isinstance(outcome, _Lack):
-                            lacked[outcome.key] = None
+                        if isinstance(outcome, _Failure) and isinstance(outcome.error, _LackError):
+                            lacked[outcome.error.key] = None
                             continue
                         if isinstance(outcome, _Failure):
                             raise outcome.error
@@ -356,13 +346,16 @@ class _DaskPool(Pool):
         import distributed
 
         logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what it says is raised as well
-        if not (address := _reached(self._workers)):
+        if not self._workers.address:
             self._start()
             return
+        _require_listener(self._workers)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of versions, which are compared below
-                self._client = distributed.Client(f"tcp://{address}", timeout=_CONNECT, set_as_default=False)
+                self._client = distributed.Client(
+                    f"tcp://{self._workers.address}", timeout=_CONNECT, set_as_default=False
+                )
             self._client.wait_for_workers(1, timeout=_CONNECT)
         except (OSError, ValueError) as error:  # Dask's time limits are OSErrors
             raise UserError(Message("io.no-scheduler", on=self._workers.on, why=_reason(error))) from error
@@ -433,7 +426,7 @@ class _DaskPool(Pool):
             """
 
             def effective_n_jobs(self, n_jobs: int) -> int:
-                return max(2, super().effective_n_jobs(n_jobs))
+                return max(2, int(super().effective_n_jobs(n_jobs)))
 
             def submit(self, func: Any, callback: Any = None) -> Any:
                 future = super().submit(func, callback)
@@ -458,8 +451,9 @@ class _RayPool(Pool):
 
         quiet = {"log_to_driver": False, "logging_level": logging.CRITICAL}
         try:
-            if address := _reached(self._workers):
-                ray.init(f"ray://{address}", **quiet)
+            if self._workers.address:
+                _require_listener(self._workers)
+                ray.init(self._workers.on, **quiet)
                 self.size = int(ray.cluster_resources().get("CPU", 0))
             else:
                 ray.init("local", num_cpus=self.size, include_dashboard=False, **quiet)
@@ -498,19 +492,18 @@ class _RayPool(Pool):
         return (RayError,)
 
 
-def _reached(workers: Workers) -> str:
-    """The address of a cluster that runs already, as HOST:PORT; empty if one is to be started.
+def _require_listener(workers: Workers) -> None:
+    """Check that a server listens at the address of a cluster.
 
     Raises:
-        UserError: nothing listens there, or it waits for the client to begin, which no scheduler does.
+        UserError: nothing does, or it waits for the client to begin, which no scheduler does.
     """
-    if workers.address[0]:
-        try:
-            with socket.create_connection(workers.address, timeout=_CONNECT) as connection:
-                connection.recv(1)
-        except OSError as error:
-            raise UserError(Message("io.no-scheduler", on=workers.on, why=error)) from error
-    return workers.on.partition("://")[2]
+    host, _, port = workers.address.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT) as connection:
+            connection.recv(1)
+    except (OSError, OverflowError) as error:
+        raise UserError(Message("io.no-scheduler", on=workers.on, why=error)) from error
 
 
 @dataclass(frozen=True)
@@ -536,13 +529,6 @@ class _Failure:
     error: UserError
 
 
-@dataclass(frozen=True)
-class _Lack:
-    """The key of content that the worker lacks."""
-
-    key: str
-
-
 class _LackError(StorageError):
     """Published content is not on this machine."""
 
@@ -556,7 +542,7 @@ _stores: list[str] = []  # in a worker: where it finds content
 
 def _outcome(
     function: Callable[[U], R], unit: U, index: int, terms: _Terms, data: Mapping[str, bytes]
-) -> tuple[int, R | _Lack | _Failure]:
+) -> tuple[int, R | _Failure]:
     """In a worker: run a unit."""
     host = platform.node()
     _stores[:] = [terms.store] if terms.store else []
@@ -565,10 +551,8 @@ def _outcome(
         for key, content_bytes in data.items():
             _write_content(key, content_bytes)
         return index, function(unit)
-    except _LackError as error:
-        return index, _Lack(error.key)
     except (UserError, ImportError) as error:
-        if host != terms.host:
+        if host != terms.host and not isinstance(error, _LackError):
             return index, _Failure(UserError(Message("io.worker-error", host=host, why=error)))
         if isinstance(error, ImportError):
             raise
