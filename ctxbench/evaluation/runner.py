@@ -32,6 +32,7 @@ from ctxbench.model.resources import EMBEDDER, INDEX
 from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.search.dense import chunks_of
 from ctxbench.search.resources import ExactSearch, LocalResources, add_vectors
+from ctxbench.search.vector_files import ann_identity
 from ctxbench.selectors.external import External, FileSelector, is_ours, is_sendable
 from ctxbench.selectors.selector import PipelineSelector, Selector, SizeMatched, offered_sizes
 
@@ -551,7 +552,8 @@ class Workload:
             workers = replace(workers, jobs=max(1, min(workers.jobs or 1, n_spans)))
         if not groups or (workers.jobs == 1 and not workers.on):
             return
-        pool = self._end.enter_context(open_pool(workers, versions))
+        (library,) = {run.prepared.experiment.index.ann for run in self._runs.values()}
+        pool = self._end.enter_context(open_pool(workers, partial(shared_versions, library)))
         self._label = Message("evaluation.processes", n=pool.size)
         size = max(1, min(UNIT, n_spans // (UNITS * pool.size)))
         for run, names, data in groups:
@@ -567,6 +569,11 @@ class Workload:
         results = cast("Generator[tuple[int, Any]]", pool.run(answer_unit, self._units))
         self._end.callback(results.close)
         self._results = results
+
+
+def shared_versions(library: str) -> dict[str, str]:
+    """The versions that workers must have, that of an approximate index among them; empty `library` = there is none."""
+    return {**versions(), **({library: ann_identity(library)} if library else {})}
 
 
 RECALL_AT = 20  # items of a query that an approximate index is compared with exact search on, at most
