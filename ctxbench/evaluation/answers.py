@@ -130,9 +130,8 @@ class Slice(AnsweredQueries):
             **({"notes": dict(self.notes)} if timed else {}),
         }
         arrays["meta"] = np.frombuffer(dump_json(meta).encode(), dtype=np.uint8)
-        stream = io.BytesIO()
         save = np.savez if timed else np.savez_compressed  # what waits for a moment need not be small
-        save(stream, allow_pickle=False, **arrays)
+        save(stream := io.BytesIO(), allow_pickle=False, **arrays)
         return stream.getvalue()
 
     @classmethod
@@ -206,13 +205,11 @@ def _select_requests(table: Candidates, indices: Sequence[int]) -> Candidates:
     chosen = np.asarray(indices, dtype=np.int64)
     lengths = np.diff(table.start)[chosen]
     rows = ranges(table.start[:-1][chosen], lengths)
-    arrays = {name: getattr(table, name)[rows] for name in Candidates.row_arrays()}
-    return Candidates(
+    return replace(
+        table,
         start=starts(lengths),
-        rules=table.rules,
         columns={name: column[rows] for name, column in table.columns.items()},
-        notes=table.notes,
-        **arrays,
+        **{name: getattr(table, name)[rows] for name in Candidates.row_arrays()},
     )
 
 
@@ -220,11 +217,9 @@ def continuing(table: Candidates) -> BoolArray:
     """Whether a row is the one above with the next item of the catalog, and nothing else changed; shape (n_rows,)."""
     continues = np.zeros(len(table), dtype=np.bool_)
     continues[1:] = (table.request[1:] == table.request[:-1]) & (table.item[1:] == table.item[:-1] + 1)
-    for name in Candidates.row_arrays():
-        if name != "item":
-            continues[1:] &= _equal(getattr(table, name))
-    for column in table.columns.values():
-        continues[1:] &= _equal(column)
+    arrays = (getattr(table, name) for name in Candidates.row_arrays() if name != "item")
+    for array in (*arrays, *table.columns.values()):
+        continues[1:] &= _equal(array)
     return continues
 
 
@@ -272,9 +267,8 @@ def _added_up(notes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _small(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The smallest signed type that holds the values: files are an eighth of the size."""
-    peak = int(np.abs(array).max()) if len(array) else 0
-    dtypes: tuple[type[np.signedinteger[Any]], ...] = (np.int8, np.int16, np.int32)
-    return array.astype(next((t for t in dtypes if peak <= np.iinfo(t).max), np.int64))
+    peak = int(np.abs(array).max(initial=0))
+    return array.astype(next((t for t in (np.int8, np.int16, np.int32) if peak <= np.iinfo(t).max), np.int64))
 
 
 SUFFIX = ".slice"  # behind the number of one in the folder of an unfinished part; an npz file behind its SHA-256
@@ -344,10 +338,9 @@ class StoredAnswers(AnsweredQueries):
 def select_answers(slices: Sequence[Slice], queries: Sequence[str]) -> Slice | None:
     """The answers to some queries among slices, in the order of `queries`; None if one is not there."""
     ids = set(queries)
-    parts = [
-        part.select_queries([index for index, query in enumerate(part.queries) if query in ids]) for part in slices
-    ]
-    joined = joined_slices(parts)
+    joined = joined_slices(
+        [part.select_queries([index for index, query in enumerate(part.queries) if query in ids]) for part in slices]
+    )
     place_of = {query: index for index, query in enumerate(joined.queries)}
     return joined.select_queries([place_of[query] for query in queries]) if ids <= place_of.keys() else None
 
@@ -530,7 +523,7 @@ class Part:
     def pieces(self, name: str, catalog: Catalog) -> Iterator[bytes]:
         """The share of every block in a file of `answers.zip` and `selections.jsonl`, packed already or made now."""
         if not isinstance(self.answers, StoredAnswers):
-            yield from (_PIECES[name](block, catalog) for block in self.answers.blocks())
+            yield _PIECES[name](self.answers, catalog)
             return
         numbers = range(len(self.answers.parts))
         blocks = self.answers.blocks(set(numbers) - self.packed.keys())
@@ -587,10 +580,10 @@ def _offered(catalog: Catalog, table: Candidates, index: int, alike: BoolArray) 
     first = np.flatnonzero(~alike[rows])
     ends = np.append(first[1:], len(rows))
     long = ends - first >= _MANY
-    mask = np.ones(len(rows), dtype=np.bool_)
-    for begin, end in zip(first[long].tolist(), ends[long].tolist(), strict=True):
-        mask[begin + 1 : end] = False
     lengths = dict(zip(first[long].tolist(), (ends - first)[long].tolist(), strict=True))
+    mask = np.ones(len(rows), dtype=np.bool_)
+    for begin, length in lengths.items():
+        mask[begin + 1 : begin + length] = False
     for at, item in zip(np.flatnonzero(mask).tolist(), offered_at(catalog, table, rows[mask]), strict=True):
         row = item.as_dict()
         if at in lengths:
@@ -732,10 +725,8 @@ def enough_shown(dataset: Dataset, table: Candidates, *, first: int = 0) -> Bool
         Shape (n_rows,).
     """
     enough = np.ones(len(table), dtype=np.bool_)
-    rows = np.flatnonzero(~table.shows_all)
-    if len(rows):
-        catalog, queries = dataset.catalog, dataset.queries
-        table_queries = queries[first : first + table.n_requests]
+    if len(rows := np.flatnonzero(~table.shows_all)):
+        catalog, table_queries = dataset.catalog, dataset.queries[first : first + table.n_requests]
         quotes = {
             (query.id, label.item): label.quote for query in table_queries for label in dataset.labels_of(query.id)
         }

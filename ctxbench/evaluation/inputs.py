@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import os.path
 import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -172,9 +174,8 @@ def prepare(
         form.faults += _unsuited(experiment, datasets, local_resources(embedder, counter))
     if form.faults or embedder is None or counter is None:
         raise InputError(_told_once(form.in_order()))
-    for changed in changed_sources(experiment.datasets, experiment.base):
-        notify(f"notice: {changed}")
-    for notice in _notices(experiment, datasets, local_resources(embedder, counter)):
+    notices = _notices(experiment, datasets, local_resources(embedder, counter))
+    for notice in itertools.chain(changed_sources(experiment.datasets, experiment.base), notices):
         notify(f"notice: {notice}")
     return Prepared(
         experiment=experiment,
@@ -247,10 +248,9 @@ def asked_queries(dataset: Dataset, manifest: Mapping[str, Any]) -> Dataset:
 def _short(path: Path) -> Path:
     """The same folder without `..`, for messages; unchanged if a link makes that another folder."""
     short = Path(os.path.normpath(path))
-    try:
+    with suppress(OSError):
         return short if short.samefile(path) else path
-    except OSError:
-        return path
+    return path
 
 
 GROUP_METRICS = ("R@5", "R@10", "nDCG@10")  # of groups of which no metric is named
@@ -299,12 +299,10 @@ def item_groups(dataset: Dataset, field: str) -> IntArray:
 
 def _group_of(item: Item, field: str) -> str | None:
     """The value of a field as text; None where it has none."""
-    value: Any = item.path if field == "path" and item.is_file else None
-    if field != "path":
-        first, *members = field.split(".")
-        value = getattr(item, first)
-        for member in members:
-            value = value.get(member) if isinstance(value, Mapping) else None
+    first, *members = field.split(".")
+    value: Any = getattr(item, first) if field != "path" or item.is_file else None
+    for member in members:
+        value = value.get(member) if isinstance(value, Mapping) else None
     return str(value) if isinstance(value, str | int | float) and value != "" else None
 
 
@@ -377,10 +375,8 @@ class _ExperimentForm(YamlForm):
 
     def in_order(self) -> list[Fault]:
         """The faults of the experiment by line, then the others."""
-        in_file = sorted(
-            (fault for fault in self.faults if fault.path == self.experiment.path), key=lambda fault: fault.line
-        )
-        return [*in_file, *(fault for fault in self.faults if fault.path != self.experiment.path)]
+        path = self.experiment.path
+        return sorted(self.faults, key=lambda fault: (fault.path != path, fault.line if fault.path == path else 0))
 
 
 def _unsuited(experiment: Experiment, datasets: Mapping[str, Dataset], resources: LocalResources) -> Iterator[Fault]:
@@ -405,14 +401,13 @@ def _unsuited(experiment: Experiment, datasets: Mapping[str, Dataset], resources
 
 def _notices(experiment: Experiment, datasets: Mapping[str, Dataset], resources: LocalResources) -> Iterator[str]:
     """Notices about the fits that selectors read, each once."""
-    notices = (
+    yield from dict.fromkeys(
         f"{name}: {notice}"
         for pipeline in (spec.pipeline for spec in experiment.selectors)
         if pipeline is not None and pipeline.fitted
         for name, dataset in datasets.items()
         for notice in fit_notices(pipeline, dataset.current_catalog, resources)
     )
-    yield from dict.fromkeys(notices)
 
 
 class StepChecks:
@@ -458,11 +453,9 @@ class StepChecks:
         batch = dataset.measured().batch()
         if analyse.uses or not any(js_trim(request.text) for request in batch.requests):
             return None  # it may need a model, or there is nothing to analyse
-        if analyse.call(batch, self.resources).text:
-            return None
-        return Message(
-            "evaluation.analysis-without-chunks", steps=[step.name for step in analyse.steps()], n=len(batch)
-        )
+        steps = [step.name for step in analyse.steps()]
+        has_chunks = bool(analyse.call(batch, self.resources).text)
+        return None if has_chunks else Message("evaluation.analysis-without-chunks", steps=steps, n=len(batch))
 
 
 def _drawn(selected: Dataset, full: Dataset, folder: Path) -> int:
@@ -474,10 +467,9 @@ def _drawn(selected: Dataset, full: Dataset, folder: Path) -> int:
         folder: holds the weights: how many queries each drawn one represents.
     """
     weights = read_weights(folder if folder.is_dir() else dataset_folder(folder.name))
-    if not full.unlabelled:
-        stand_for = sum(weights.get(query.id, 0.0) for query in full.queries)
-        if round(stand_for, 6) <= len(full.queries):  # more: it was made of a larger one, whose others are not here
-            return 0
+    stand_for = sum(weights.get(query.id, 0.0) for query in full.queries)
+    if not full.unlabelled and round(stand_for, 6) <= len(full.queries):
+        return 0  # where they stand for more, it was made of a larger one, whose others are not here
     return sum(query.id in weights for query in selected.judged().queries)
 
 

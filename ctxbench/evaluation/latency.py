@@ -154,8 +154,9 @@ def growth_sizes(n_items: int, sizes: Sequence[int] = ()) -> tuple[int, ...]:
     factors = [n_items / 8 * 2**power for power in range(7)]
     increasing = tuple(sorted(set(sizes or [min(max(1, round(size)), LARGEST_GROWTH) for size in factors])))
     if len(increasing) < FEWEST_SIZES or increasing[0] < 1 or increasing[-1] > LARGEST_GROWTH:
-        message = Message("evaluation.growth-sizes", fewest=FEWEST_SIZES, most=LARGEST_GROWTH, sizes=increasing)
-        raise ParameterError(message)
+        raise ParameterError(
+            Message("evaluation.growth-sizes", fewest=FEWEST_SIZES, most=LARGEST_GROWTH, sizes=increasing)
+        )
     return increasing
 
 
@@ -233,8 +234,9 @@ def _costs(
         answers = selector.select(Batch.of(catalog, requests[first : first + n]))
         spent = time.perf_counter() - begin
         for error in answers.errors.values():
-            message = Message("evaluation.growth-failed", selector=spec.name, items=len(catalog), error=error)
-            raise SelectorError(message)
+            raise SelectorError(
+                Message("evaluation.growth-failed", selector=spec.name, items=len(catalog), error=error)
+            )
         return spent
 
     yield "preparation", "items", len(catalog), timed(0, 1)

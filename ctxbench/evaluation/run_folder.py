@@ -52,7 +52,7 @@ from ctxbench.evaluation.metrics import FORBIDDEN_OFFERED, GroupMean, Metric, pa
 from ctxbench.evaluation.statistics import Comparison, Estimate, correct
 from ctxbench.io.cache import files_in, refuse_unwritable
 from ctxbench.io.documents import dump_json, read_json
-from ctxbench.io.errors import Message, ParameterError, StorageError, UserError
+from ctxbench.io.errors import Message, StorageError, UserError, raise_first
 from ctxbench.io.files import (
     atomic_folder,
     exclusive,
@@ -109,8 +109,7 @@ class RunFolder:
 
     def _recovered(self, dataset: str, selector: str) -> Path:
         """The folder of a part, brought back if a writer was killed while it put a new one in its place."""
-        folder = self.part_path(dataset, selector)
-        recover_folder(folder)
+        recover_folder(folder := self.part_path(dataset, selector))
         return folder
 
     def answers(self, dataset: str, selector: str, key: str) -> StoredAnswers | None:
@@ -140,15 +139,14 @@ class RunFolder:
             if (marker["key"], marker["values_key"]) != (key, values_key):
                 return False
             changed = [
-                name for name in marker["files"] if sha256_of(folder / name, fix=_AGAIN) != marker["files"][name]
+                name for name, sha256 in marker["files"].items() if sha256_of(folder / name, fix=_AGAIN) != sha256
             ]
+            reasons: list[object] = [f"{name} was changed or damaged" for name in changed]
         except (UserError, *DAMAGE) as error:
-            _log.warning(Message("evaluation.part-computed-again", folder=folder, reason=error))
-            return False
-        for name in changed:
-            reason = f"{name} was changed or damaged"
+            reasons = [error]
+        for reason in reasons:
             _log.warning(Message("evaluation.part-computed-again", folder=folder, reason=reason))
-        return not changed
+        return not reasons
 
     def save(self, part: Part, catalog: Catalog) -> None:
         """Write a part, whole or not at all, and drop its slices.
@@ -190,8 +188,7 @@ class RunFolder:
         folder = self._recovered(dataset, selector)
         marker = _read_checked(folder / "part.json")
         try:
-            names = marker["metrics"]
-            answers = _undamaged(folder, marker)
+            names, answers = marker["metrics"], _undamaged(folder, marker)
             content = read_bytes(folder / "metrics.jsonl")
             if hashlib.sha256(content).hexdigest() != marker["files"]["metrics.jsonl"]:
                 raise _changed(folder / "metrics.jsonl")
@@ -314,15 +311,13 @@ class RunFolder:
             StorageError: it cannot be written.
         """
         refuse_unwritable(self.path, folder="a run")
-        if (self.path / "dataset.yaml").exists():
-            raise ParameterError(f"{self.path} is the folder of a dataset; name another folder for the run")
-        if self.is_foreign():
-            raise ParameterError(f"{self.path} is there and is no run; name a new folder")
-        if (earlier := self.experiment()) is not None and earlier != experiment:
-            raise ParameterError(
-                f"{self.path} holds a run of experiment {earlier!r}, not of {experiment!r}; "
-                "name another folder, or delete it"
-            )
+        is_dataset, earlier = (self.path / "dataset.yaml").exists(), self.experiment()
+        of_another = f"{self.path} holds a run of experiment {earlier!r}, not of {experiment!r}"
+        raise_first(
+            (is_dataset, f"{self.path} is the folder of a dataset; name another folder for the run"),
+            (not is_dataset and self.is_foreign(), f"{self.path} is there and is no run; name a new folder"),
+            (earlier not in (None, experiment), f"{of_another}; name another folder, or delete it"),
+        )
 
     def save_timings(self, times: Mapping[str, Mapping[str, Any]], *, made: bool, experiment_folder: Path) -> None:
         """Write the times of parts, with those of earlier calls, into a separate file, since they never repeat.
@@ -361,12 +356,11 @@ class RunFolder:
                 of another version.
             InputError: it is no JSON.
         """
-        path = self.path / name
-        if not path.exists() and name == "manifest.json" and self._has_parts():
-            raise StorageError(Message("evaluation.run-unfinished", path=self.path))
-        if not path.exists():
+        if not (self.path / name).exists():
+            if name == "manifest.json" and self._has_parts():
+                raise StorageError(Message("evaluation.run-unfinished", path=self.path))
             raise StorageError(f"{self.path} holds no {name}: expected the folder of a finished run (`ctxbench run`)")
-        return _read_checked(path)
+        return _read_checked(self.path / name)
 
 
 def timing(answers: StoredAnswers) -> dict[str, Any]:
@@ -418,10 +412,9 @@ def _read_checked(path: Path) -> dict[str, Any]:
 
 
 def _has_text(path: Path, text: str) -> bool:
-    try:
+    with suppress(StorageError):
         return read_bytes(path) == text.encode()
-    except StorageError:
-        return False
+    return False
 
 
 _FILES: dict[str, Callable[[Part, Catalog, BinaryIO], None]] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 import time
 from collections import Counter
@@ -107,10 +108,8 @@ class DatasetSelectors:
             dataset: one of its datasets, with the queries that are measured.
             resources: what the selectors use.
         """
-        self.prepared = prepared
-        self.dataset = dataset
-        self.name = dataset.name
-        self.resources = resources
+        self.prepared, self.resources = prepared, resources
+        self.dataset, self.name = dataset, dataset.name
         self.memo: dict[str, Any] = {}
         self.selectors = prepared.experiment.make_selectors(resources, self.memo, required=dataset.required)
         self.metrics = with_forbidden(prepared.metrics, dataset)
@@ -146,11 +145,10 @@ class DatasetSelectors:
             batch: what is asked.
             by_name: what other selectors have just answered to it.
         """
-        selector = self.selectors[name]
-        if not isinstance(selector, SizeMatched):
-            return answered(selector, batch)
-        like = selector.like.name
-        stored = select_answers(by_name.get(like, ()), batch.ids) or self._stored(like, batch.ids)
+        selector, stored = self.selectors[name], None
+        if isinstance(selector, SizeMatched):
+            like = selector.like.name
+            stored = select_answers(by_name.get(like, ()), batch.ids) or self._stored(like, batch.ids)
         return answered(selector, batch, like=stored)
 
     def _stored(self, name: str, queries: Sequence[str]) -> Slice | None:  # noqa: ARG002 - a worker stores nothing
@@ -179,9 +177,10 @@ class DatasetSelectors:
         self._count_offered(block)
         evidence = self.labels.evidence(block, first=first)
         joined, n_items = Joined(evidence), len(self.dataset.catalog)
-        values = measured(self.metrics, evidence, block, joined=joined)
         return Measures(
-            values={str(metric): column for metric, column in values.items()},
+            values={
+                str(metric): column for metric, column in measured(self.metrics, evidence, block, joined=joined).items()
+            },
             unavailable={str(metric): why for metric, why in unavailable(self.metrics, evidence).items()},
             forbidden=forbidden_counts(joined, n_items)
             if FORBIDDEN_OFFERED in self.metrics
@@ -204,8 +203,7 @@ class DatasetRun(DatasetSelectors):
         self, prepared: Prepared, resources: LocalResources, store: RunFolder, *, name: str, commit: str | None
     ) -> None:
         super().__init__(prepared, prepared.datasets[name].measured(), resources)
-        self.store = store
-        self.commit = commit
+        self.store, self.commit = store, commit
         external = {spec.name: spec.external for spec in prepared.experiment.selectors}
         self.keys = {n: self._key(selector, external[n]) for n, selector in self.selectors.items()}
         self.values_key = content_key(
@@ -245,8 +243,7 @@ class DatasetRun(DatasetSelectors):
             name: None if fresh else self.store.answers(self.name, name, self.keys[name]) for name in self.unfinished
         }
         unanswered = [name for name in self.unfinished if self._finished[name] is None]
-        slices: list[Missing] = []
-        n = len(self.dataset)
+        slices, n = list[Missing](), len(self.dataset)
         for name in sorted(unanswered, key=self._takes_sizes):
             size = self._size(name)
             every = [Missing(name, start, min(start + size, n)) for start in range(0, n, size)]
@@ -312,8 +309,7 @@ class DatasetRun(DatasetSelectors):
 
     def add(self, missing: Missing, answers: Slice | Packed) -> None:
         """Store a slice that was answered here, or by a worker."""
-        name = missing.selector
-        number = missing.start // self._size(name)
+        name, number = missing.selector, missing.start // self._size(missing.selector)
         if isinstance(answers, Packed):
             self._packed.setdefault(name, {})[number] = replace(answers, slice=b"")
         stored = answers.slice if isinstance(answers, Packed) else answers
@@ -331,8 +327,7 @@ class DatasetRun(DatasetSelectors):
         """The stored answers, with failed queries asked again; the next call continues after a stop."""
         if not stored.errors:
             return stored
-        request = {request.id: request for request in self.dataset.requests()}
-        key = f"{self.keys[name]} fixed"
+        request, key = {request.id: request for request in self.dataset.requests()}, f"{self.keys[name]} fixed"
         have = self.store.slice_numbers(self.name, name, key, queries=stored.parts)
         missing = [number for number in range(len(stored.parts)) if number not in have]
         for number, block in zip(missing, stored.blocks(set(missing)), strict=True):
@@ -363,8 +358,8 @@ class DatasetRun(DatasetSelectors):
             for number, block in self._packed.pop(name, {}).items()
             if (block.ranked, block.scored) == (answers.ranked, answers.scored)
         }
-        measures = self._measures(answers, packed)
-        forbidden = sum((entry.forbidden for entry in measures), np.zeros(len(self.dataset.catalog), dtype=np.int64))
+        measures, ids = self._measures(answers, packed), self.dataset.catalog.ids
+        forbidden = sum((entry.forbidden for entry in measures), np.zeros(len(ids), dtype=np.int64))
         return Part(
             dataset=self.name,
             selector=name,
@@ -378,9 +373,7 @@ class DatasetRun(DatasetSelectors):
             },
             unavailable=measures[-1].unavailable if measures else {},
             notes=self._notes(name, answers),
-            forbidden={
-                self.dataset.catalog[item].id: int(forbidden[item]) for item in np.flatnonzero(forbidden).tolist()
-            },
+            forbidden={ids[item]: int(forbidden[item]) for item in np.flatnonzero(forbidden).tolist()},
             packed=packed,
         )
 
@@ -389,17 +382,16 @@ class DatasetRun(DatasetSelectors):
         if answers.queries != self.labels.ids:
             n = len(answers.queries)
             raise StorageError(f"{answers.path} has answers to {n} of {len(self.labels.ids)} queries; run again")
-        numbers, first = range(len(answers.parts)), 0
-        blocks, measures = answers.blocks(set(numbers) - packed.keys()), []
-        for number in numbers:
-            measures.append(packed[number].measures if number in packed else self.measure(next(blocks), first))
-            first += len(answers.parts[number])
-        return measures
+        first = [0, *itertools.accumulate(map(len, answers.parts))]
+        blocks = answers.blocks(set(range(len(answers.parts))) - packed.keys())
+        return [
+            packed[number].measures if number in packed else self.measure(next(blocks), first[number])
+            for number in range(len(answers.parts))
+        ]
 
     def _notes(self, name: str, answers: StoredAnswers) -> dict[str, Any]:
         """The notes of a selector on the run, and answers that belong to no query of the dataset."""
-        notes = dict(answers.notes)
-        selector = self.selectors[name]
+        notes, selector = dict(answers.notes), self.selectors[name]
         ranking = selector.ranking if isinstance(selector, SizeMatched) else selector
         if isinstance(ranking, PipelineSelector) and self.resources.index.ann and "index_recall" not in notes:
             notes["index_recall"] = index_recall(ranking, self.dataset, seed=self.prepared.experiment.seed)
@@ -511,8 +503,7 @@ class Workload:
         """Wait for all answers to the queries of a dataset; those of others that come meanwhile are stored as well."""
         while self._left[run.name]:
             index, (packed, embedded) = next(self._results)
-            unit = self._units[index]
-            source = self._runs[unit.dataset]
+            source = self._runs[(unit := self._units[index]).dataset]
             for missing, answers in packed:
                 source.add(missing, answers)
             source.count.add(self._label, sum(span.n_answers for span in unit.spans))
@@ -566,9 +557,8 @@ class Workload:
             self._units += [Unit(run.name, keys, part) for part in parts]
             self._left[run.name] += len(parts)
             self._awaited.setdefault(run.name, set()).update(names)
-        results = cast("Generator[tuple[int, Any]]", pool.run(answer_unit, self._units))
+        self._results = results = cast("Generator[tuple[int, Any]]", pool.run(answer_unit, self._units))
         self._end.callback(results.close)
-        self._results = results
 
 
 def shared_versions(library: str) -> dict[str, str]:
@@ -622,10 +612,11 @@ def measured(
     metrics: Sequence[Metric], evidence: Evidence, answers: Slice, *, joined: Joined | None = None
 ) -> dict[Metric, FloatArray]:
     """Metrics by query, shape (n_queries,) each; NaN where a failed query would count as abstention or few tokens."""
-    values = evaluate(metrics, evidence, joined=joined)
     failed = np.array([query in answers.errors for query in answers.queries], dtype=np.bool_)
-    masked = {metric: np.where(failed, np.nan, values[metric]) for metric in values if str(metric) in NOT_OF_FAILED}
-    return values | masked
+    return {
+        metric: np.where(failed, np.nan, values) if str(metric) in NOT_OF_FAILED else values
+        for metric, values in evaluate(metrics, evidence, joined=joined).items()
+    }
 
 
 def answered(selector: Selector, batch: Batch, *, like: Slice | None = None) -> Slice:
@@ -644,7 +635,6 @@ def answered(selector: Selector, batch: Batch, *, like: Slice | None = None) -> 
         answers = selector.select(batch)
     seconds = time.perf_counter() - begin
     share = np.full(len(batch), seconds / max(len(batch), 1))
-    take_notes = getattr(selector, "take_notes", dict)
     return Slice(
         queries=batch.ids,
         chunks=tuple(answers.query.chunks(row) for row in range(len(batch))),
@@ -653,7 +643,7 @@ def answered(selector: Selector, batch: Batch, *, like: Slice | None = None) -> 
         scored=answers.scored,
         errors={batch.ids[row]: text for row, text in sorted(answers.errors.items())},
         seconds=share if answers.seconds is None else answers.seconds,
-        notes=take_notes(),
+        notes=getattr(selector, "take_notes", dict)(),
     )
 
 
@@ -708,7 +698,6 @@ def run(
     resources = prepared.resources(progress=lambda done, total: progress("embedding texts", done, total))
     timings: dict[str, dict[str, Any]] = {}
     commit = git_commit(prepared.experiment.base)
-    n_made = reused = 0
     errors: dict[str, int] = {}
     reused_selectors: dict[str, None] = {}
     selectors: Mapping[str, Selector] = {}
@@ -723,11 +712,10 @@ def run(
                 if hasattr(selector, "close"):
                     end.callback(selector.close)
             work.look_up(progress, fresh=fresh)
+        n_made = sum(len(work.unfinished) for work in runs)
         workload = Workload(runs, workers, end)
         for work in runs:
             name, selectors = work.name, work.selectors
-            reused += len(selectors) - len(work.unfinished)
-            n_made += len(work.unfinished)
             reused_selectors |= {
                 name: None
                 for name, selector in selectors.items()
@@ -746,7 +734,7 @@ def run(
     return RunReport(
         folder=folder,
         made=n_made,
-        reused=reused,
+        reused=sum(len(work.selectors) for work in runs) - n_made,
         kept=(*reused_selectors,),
         embedded=resources.stats.embedded + workload.embedded,
         errors=errors,

@@ -24,9 +24,17 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import Any, TypeAlias, TypeVar, overload
 
-from ctxbench.io.errors import Message, ParameterError, StorageError, UserError, check_range, first_few, install_command
+from ctxbench.io.errors import (
+    Message,
+    ParameterError,
+    StorageError,
+    UserError,
+    check_range,
+    first_few,
+    install_command,
+)
 from ctxbench.io.files import Closing, cache_dir, sweep_folder, write_atomic
 
 U = TypeVar("U")
@@ -135,8 +143,8 @@ class OptionalPool(Closing):
     def for_work(self, seconds: float) -> Pool | None:
         """The pool for so many seconds of estimated work; None = do it in this process."""
         workers = self._workers
-        if self._pool is None and (workers.on or workers.processes(seconds) > 1):
-            jobs = workers.jobs if workers.on else workers.processes(seconds)
+        jobs = workers.jobs if workers.on else workers.processes(seconds)
+        if self._pool is None and (workers.on or jobs != 1):
             self._pool = open_pool(replace(workers, jobs=jobs), self._versions)
         return self._pool
 
@@ -255,8 +263,7 @@ class Pool(Closing):
         Raises:
             UserError: a unit raised it; workers are lost again and again; a worker has other versions.
         """
-        remaining = dict.fromkeys(range(len(units)))
-        restarts = 0
+        remaining, restarts = dict.fromkeys(range(len(units))), 0
         sent: dict[str, None] = {}  # content that workers lacked: as many units as there are workers carry it
         while remaining:
             lacked: dict[str, None] = {}
@@ -264,18 +271,17 @@ class Pool(Closing):
             try:
                 with warnings.catch_warnings(), closing(self._outcomes(calls)) as outcomes:
                     warnings.simplefilter("ignore")  # joblib warns of results that nobody takes
-                    for index, outcome in outcomes:
-                        if isinstance(outcome, _Failure) and isinstance(outcome.error, _LackError):
-                            lacked[outcome.error.key] = None
+                    for index, result, lack, error in outcomes:
+                        if lack:
+                            lacked[lack] = None
                             continue
-                        if isinstance(outcome, _Failure):
-                            raise outcome.error
+                        if error is not None:
+                            raise error
                         restarts = 0
                         del remaining[index]
-                        yield index, outcome
+                        yield index, result
             except self._lost() as error:
-                restarts += 1
-                if restarts > _RESTARTS:
+                if (restarts := restarts + 1) > _RESTARTS:
                     raise UserError(Message("io.workers-lost", n=restarts, why=_reason(error))) from error
                 self._renew(error)
             sent |= lacked
@@ -296,12 +302,11 @@ class Pool(Closing):
             data = {key: _read_content(key) for key in sent} if n < self.size else {}
             yield delayed(_outcome)(function, unit, index, self._terms, data)
 
-    def _outcomes(self, calls: Iterator[Any]) -> Generator[tuple[int, Any], None, None]:
+    def _outcomes(self, calls: Iterator[Any]) -> Generator[_Outcome, None, None]:
         """Run calls of `_outcome`, and yield what they return in any order."""
         from joblib import Parallel
 
-        run = Parallel(self.size, batch_size=1, return_as="generator_unordered", **self._backend())
-        yield from run(calls)
+        yield from Parallel(self.size, batch_size=1, return_as="generator_unordered", **self._backend())(calls)
 
     def _backend(self) -> dict[str, Any]:
         """Joblib's backend, and its options."""
@@ -406,7 +411,7 @@ class _DaskPool(Pool):
         for opened in filter(None, (self._client, self._cluster)):
             opened.close()
 
-    def _outcomes(self, calls: Iterator[Any]) -> Generator[tuple[int, Any], None, None]:
+    def _outcomes(self, calls: Iterator[Any]) -> Generator[_Outcome, None, None]:
         from concurrent.futures import CancelledError
 
         try:
@@ -522,11 +527,7 @@ class _Terms:
     host: str
 
 
-@dataclass(frozen=True)
-class _Failure:
-    """The error that a unit raised."""
-
-    error: UserError
+_Outcome: TypeAlias = tuple[int, Any, str, UserError | None]  # index, result, key of content that is lacking, error
 
 
 class _LackError(StorageError):
@@ -540,9 +541,7 @@ class _LackError(StorageError):
 _stores: list[str] = []  # in a worker: where it finds content
 
 
-def _outcome(
-    function: Callable[[U], R], unit: U, index: int, terms: _Terms, data: Mapping[str, bytes]
-) -> tuple[int, R | _Failure]:
+def _outcome(function: Callable[[U], R], unit: U, index: int, terms: _Terms, data: Mapping[str, bytes]) -> _Outcome:
     """In a worker: run a unit."""
     host = platform.node()
     _stores[:] = [terms.store] if terms.store else []
@@ -550,13 +549,15 @@ def _outcome(
         _compare(host, terms.versions(), terms.expected)
         for key, content_bytes in data.items():
             _write_content(key, content_bytes)
-        return index, function(unit)
+        return index, function(unit), "", None
+    except _LackError as error:
+        return index, None, error.key, None
     except (UserError, ImportError) as error:
-        if host != terms.host and not isinstance(error, _LackError):
-            return index, _Failure(UserError(Message("io.worker-error", host=host, why=error)))
+        if host != terms.host:
+            return index, None, "", UserError(Message("io.worker-error", host=host, why=error))
         if isinstance(error, ImportError):
             raise
-        return index, _Failure(error)
+        return index, None, "", error
 
 
 def _compare(host: str, there: Versions, here: Versions) -> None:
@@ -565,12 +566,11 @@ def _compare(host: str, there: Versions, here: Versions) -> None:
     Raises:
         UserError: they differ.
     """
-    differences = [
+    if differences := [
         Message("io.worker-version", name=name, there=there.get(name, "-"), here=here.get(name, "-"))
         for name in {**here, **there}
         if _relevant(name, there.get(name)) != _relevant(name, here.get(name))
-    ]
-    if differences:
+    ]:
         raise UserError(Message("io.worker-differs", host=host, differences=first_few(differences)))
 
 
@@ -584,14 +584,13 @@ def content(key: str) -> Path:
     Raises:
         StorageError: it is not there, or cannot be read from the store.
     """
-    path = _path(key)
     try:
-        os.utime(path)
+        os.utime(_path(key))
     except FileNotFoundError as error:
         if not _stores:
             raise _LackError(key) from error
         _write_content(key, _read_stored(_stores[0], key))
-    return path
+    return _path(key)
 
 
 def _path(key: str) -> Path:
@@ -631,8 +630,7 @@ def _write_stored(store: str, key: str, data: bytes) -> None:
         StorageError: it cannot be written.
     """
     try:
-        files, folder = _file_system(store)
-        path = f"{folder}/{key}"
+        files, path = _stored_file(store, key)
         if not files.exists(path):
             if "file" in files.protocol:
                 write_atomic(path, data, durable=False)
@@ -649,8 +647,8 @@ def _read_stored(store: str, key: str) -> bytes:
         StorageError: it is not there, or cannot be read.
     """
     try:
-        files, folder = _file_system(store)
-        return bytes(files.cat_file(f"{folder}/{key}"))
+        files, path = _stored_file(store, key)
+        return bytes(files.cat_file(path))
     except _STORE_FAULTS as error:
         raise StorageError(Message("io.store-unreadable", store=store, key=key, why=_reason(error))) from error
 
@@ -658,12 +656,12 @@ def _read_stored(store: str, key: str) -> bytes:
 _STORE_FAULTS = (OSError, ValueError, ImportError, RuntimeError)  # what the file systems of fsspec raise
 
 
-def _file_system(store: str) -> tuple[Any, str]:
-    """The file system of a folder or URL, and the path in it."""
+def _stored_file(store: str, key: str) -> tuple[Any, str]:
+    """The file system of a folder or URL, and the path of content in it."""
     import fsspec
 
     files, folder = fsspec.core.url_to_fs(store)
-    return files, str(folder).rstrip("/")
+    return files, f"{str(folder).rstrip('/')}/{key}"
 
 
 def _reason(error: BaseException) -> str:
@@ -673,8 +671,7 @@ def _reason(error: BaseException) -> str:
 
 def _remove_unused() -> None:
     """Remove published content that nobody has used for long, and what killed processes left."""
-    folder = cache_dir() / _FOLDER
-    sweep_folder(folder)
+    sweep_folder(folder := cache_dir() / _FOLDER)
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if time.time() - entry.stat().st_mtime > _UNUSED:

@@ -104,17 +104,14 @@ def dense_index(
     That of a catalog that extends another carries the other's vectors on. That of `original` is separate: it may lack
     chunks that could not be embedded.
     """
-
-    def make() -> DenseIndex:
-        files = None if original else resources.vector_files(embedder)
-        return DenseIndex(catalog, chunker=chunking, files=files)
-
     index: DenseIndex = index_over(
         catalog,
         resources,
         ("dense", chunking, original, embedder),
         over=chunking.over,
-        make=make,
+        make=lambda: DenseIndex(
+            catalog, chunker=chunking, files=None if original else resources.vector_files(embedder)
+        ),
         extend=lambda old: old.extended(catalog),
     )
     return index
@@ -151,9 +148,7 @@ class DenseIndex:
         chunker: Callable[[Item], Sequence[str]] = chunks_of,
         files: VectorFiles | None = None,
     ) -> None:
-        self._catalog = catalog
-        self._chunker = chunker
-        self._files = files
+        self._catalog, self._chunker, self._files = catalog, chunker, files
         self._embedded = _Embedded(np.zeros(len(catalog), dtype=np.bool_))
         self._made: dict[Hashable, tuple[ChunkMatrix, Any]] = {}
         self._lock = threading.Lock()
@@ -165,16 +160,14 @@ class DenseIndex:
         there first. Vectors in files are not carried on: they are in the store.
         """
         index, embedded = DenseIndex(catalog, chunker=self._chunker, files=self._files), self._embedded
-        if embedded.matrix is not None and embedded.room is None:
-            return index
-        added = np.zeros(len(catalog) - len(embedded.is_embedded), dtype=np.bool_)
-        index._embedded = embedded._replace(is_embedded=np.append(embedded.is_embedded, added))
+        if embedded.matrix is None or embedded.room is not None:
+            added = np.zeros(len(catalog) - len(embedded.is_embedded), dtype=np.bool_)
+            index._embedded = embedded._replace(is_embedded=np.append(embedded.is_embedded, added))
         return index
 
     def get_or_compute(self, name: Hashable, make: Callable[[ChunkMatrix], T]) -> T | None:
         """What `make` makes of the matrix as it is now, once; None where no item is held."""
-        matrix = self._embedded.matrix
-        if matrix is None:
+        if (matrix := self._embedded.matrix) is None:
             return None
         made = self._made.get(name)
         if made is None or made[0] is not matrix:
@@ -198,8 +191,7 @@ class DenseIndex:
         """
         if (required & ~self._embedded.is_embedded).any():
             with self._lock:
-                missing = np.flatnonzero(required & ~self._embedded.is_embedded)
-                if len(missing):
+                if len(missing := np.flatnonzero(required & ~self._embedded.is_embedded)):
                     self._embedded = self._with(missing, embed, skip_failed)
         return self._embedded.matrix
 
@@ -221,8 +213,7 @@ class DenseIndex:
         rows_embedded, vectors = _embedded([text for _, _, text in rows], embed, skip_failed)
         if not rows_embedded:
             return self._embedded._replace(is_embedded=is_embedded)
-        item = np.array([rows[k][0] for k in rows_embedded], dtype=np.int64)
-        ordinal = np.array([rows[k][1] for k in rows_embedded], dtype=np.int64)
+        item, ordinal = (np.array([rows[k][part] for k in rows_embedded], dtype=np.int64) for part in (0, 1))
         self._require_finite(vectors, item, ordinal)
         return _Embedded(is_embedded, *self._put(item, ordinal, vectors))
 
@@ -231,8 +222,7 @@ class DenseIndex:
         return ((p, n, text) for p in positions for n, text in enumerate(self._chunker(self._catalog[p])))
 
     def _require_finite(self, vectors: Float32Array, item: IntArray, ordinal: IntArray) -> None:
-        broken = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
-        if len(broken):
+        if len(broken := np.flatnonzero(~np.isfinite(vectors).all(axis=1))):
             where = self._catalog[int(item[broken[0]])].id
             raise EmbeddingError(f"the vector of chunk {int(ordinal[broken[0]])} of item {where} holds NaN or infinity")
 
@@ -263,15 +253,13 @@ class DenseIndex:
         if file is None:
             return None
         in_parts = files.vectors != "float32" or file.vectors.nbytes > WHOLE
-        first = np.flatnonzero(firsts(item_of))
-        return ChunkMatrix(file.vectors, item_of, ordinal_of, first, file if in_parts else None)
+        return replace(ChunkMatrix.of(file.vectors, item_of, ordinal_of), file=file if in_parts else None)
 
     def _put(self, item: IntArray, ordinal: IntArray, vectors: Float32Array) -> tuple[ChunkMatrix, Room]:
         """The matrix with further rows, which are in catalog order, and its room."""
         _, old, room = self._embedded
         if old is None or room is None:
-            room = Room(len(item), vectors.shape[1])
-            return room.add(item, ordinal, vectors), room
+            return (room := Room(len(item), vectors.shape[1])).add(item, ordinal, vectors), room
         if item[0] > old.item[-1] and (matrix := room.extended(old, item, ordinal, vectors)) is not None:
             return matrix, room
         room = Room(len(old.item) + len(item), vectors.shape[1])
@@ -279,8 +267,7 @@ class DenseIndex:
         before = np.ones(len(old.item) + len(item), dtype=np.bool_)
         before[position] = False
         all_vectors = room.vectors[: len(before)]
-        all_vectors[position] = vectors
-        all_vectors[before] = old.vectors
+        all_vectors[position], all_vectors[before] = vectors, old.vectors
         return room.add(_woven(before, old.item, item), _woven(before, old.ordinal, ordinal)), room
 
 
@@ -320,6 +307,10 @@ class Hits:
     query_chunk: IntArray
     score: FloatArray
 
+    def of_rows(self, rows: IntArray) -> Hits:
+        """Those of a matrix whose rows `rows` were searched."""
+        return replace(self, row=rows[self.row])
+
 
 def by_best_pair(
     query: Query, embed: Embed, matrix: ChunkMatrix, *, depth: int, proposer: Proposer | None = None
@@ -345,8 +336,7 @@ def by_best_pair(
             hits = Hits(_NONE, _NONE, np.empty(0, dtype=np.float64))
         else:
             block = _Block(queries[mine], weight[mine], np.array([0, mine.stop - mine.start]), depth)
-            hits = next(block.hits(matrix.select_rows(rows), [_ANY]))
-            hits = replace(hits, row=rows[hits.row])
+            hits = next(block.hits(matrix.select_rows(rows), [_ANY])).of_rows(rows)
         yield replace(hits, query_chunk=chunk[mine.start + hits.query_chunk])
 
 
@@ -361,7 +351,7 @@ def _search_all(
     rows = np.flatnonzero(required) if is_sparse else _NONE
     searched = matrix.select_rows(rows) if is_sparse else matrix
     for hits in search(queries[chunks], starts(length), eligible, searched, depth=depth, weight=query.weight[chunks]):
-        yield replace(hits, row=rows[hits.row]) if is_sparse else hits
+        yield hits.of_rows(rows) if is_sparse else hits
 
 
 def query_vectors(query: Query, embed: Embed, matrix: ChunkMatrix) -> Float32Array:
@@ -372,8 +362,9 @@ def query_vectors(query: Query, embed: Embed, matrix: ChunkMatrix) -> Float32Arr
     may_get: BoolArray = query.batch.eligible.counts() > 0
     dimensions = matrix.vectors.shape[1]
     vectors = np.zeros((len(query.text), dimensions), dtype=np.float32)
-    served = np.flatnonzero(may_get).tolist()
-    vectors[may_get[owners(query.start)]] = query.vectors(embed, served, dimensions=dimensions)
+    vectors[may_get[owners(query.start)]] = query.vectors(
+        embed, np.flatnonzero(may_get).tolist(), dimensions=dimensions
+    )
     return vectors
 
 
@@ -568,8 +559,7 @@ def require_finite(queries: Float32Array) -> None:
     Raises:
         EmbeddingError: one holds NaN or infinity.
     """
-    broken = np.flatnonzero(~np.isfinite(queries).all(axis=1))
-    if len(broken):
+    if len(broken := np.flatnonzero(~np.isfinite(queries).all(axis=1))):
         raise EmbeddingError(f"the vector of query chunk {int(broken[0])} holds NaN or infinity")
 
 
@@ -618,8 +608,7 @@ class Edges(NamedTuple):
 
     def select_rows(self, rows: BoolArray | IntArray) -> Edges:
         """Some of them, in the order of `rows`."""
-        owner, item, score = self.owner[rows], self.item[rows], self.score[rows]
-        return Edges(owner, item, score, self.own_chunk[rows], self.other_chunk[rows])
+        return Edges._make(column[rows] for column in self)
 
     def sorted(self) -> Edges:
         """By owner, then score descending, then item."""
@@ -627,21 +616,13 @@ class Edges(NamedTuple):
 
     def first(self, limit: int) -> Edges:
         """The first `limit` of each owner, of those in order."""
-        new = firsts(self.owner)
-        position = np.arange(len(self.owner), dtype=np.int64)
-        return self.select_rows(position - np.maximum.accumulate(np.where(new, position, 0)) < limit)
+        return self.select_rows(places_in(self.owner) < limit)
 
     @classmethod
     def joined(cls, parts: Sequence[Edges]) -> Edges:
         """The entries of all parts, one behind the other."""
-        none = np.empty(0, dtype=np.int64)
-        return cls(
-            np.concatenate([none, *(part.owner for part in parts)]),
-            np.concatenate([none, *(part.item for part in parts)]),
-            np.concatenate([np.empty(0, dtype=np.float64), *(part.score for part in parts)]),
-            np.concatenate([none, *(part.own_chunk for part in parts)]),
-            np.concatenate([none, *(part.other_chunk for part in parts)]),
-        )
+        none = cls(_NONE, _NONE, np.empty(0, dtype=np.float64), _NONE, _NONE)
+        return cls(*map(np.concatenate, zip(none, *parts, strict=True)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -660,8 +641,7 @@ class BestPairs:
 
 def heads(matrix: ChunkMatrix) -> ChunkMatrix:
     """The first chunk of every item alone: that which holds its name and description."""
-    first = matrix.first
-    return ChunkMatrix.of(matrix.vectors[first], matrix.item[first], matrix.ordinal[first])
+    return matrix.select_rows(matrix.first)
 
 
 def positions_in(sorted_items: IntArray, items: IntArray) -> IntArray:
@@ -731,14 +711,19 @@ def dots(
     left: Float32Array | FloatArray, right: Float32Array | FloatArray, row: IntArray, right_row: IntArray
 ) -> FloatArray:
     """Exact dot products of rows of two sides, shape (n,), some thousands at a time; see `row_dots`."""
-    parts = parts_of(0, len(row), _ROWS_AT_ONCE)
-    return np.concatenate([row_dots(left[row[part]], right[right_row[part]]) for part in parts])
+    return np.concatenate(
+        [row_dots(left[row[part]], right[right_row[part]]) for part in parts_of(0, len(row), _ROWS_AT_ONCE)]
+    )
 
 
 def _proposed(left: Float32Array, right: Float32Array, row: IntArray, right_row: IntArray) -> Float32Array:
     """Dot products of rows in float32, which takes a quarter of the time."""
-    parts = parts_of(0, len(row), _ROWS_AT_ONCE)
-    return np.concatenate([np.einsum("ij,ij->i", left[row[part]], right[right_row[part]]) for part in parts])
+    return np.concatenate(
+        [
+            np.einsum("ij,ij->i", left[row[part]], right[right_row[part]])
+            for part in parts_of(0, len(row), _ROWS_AT_ONCE)
+        ]
+    )
 
 
 DEPTH = 100  # items that a retriever finds per request by default

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar, TypeAlias, TypeVar, cast
+from typing import Any, ClassVar, Self, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -75,7 +75,16 @@ class TextVectors:
             return self._vectors.get(texts, kind=kind)
 
 
-class TokenCounts:
+class _Itself:
+    """A resource that is its own value."""
+
+    @property
+    def value(self) -> Self:
+        """Itself."""
+        return self
+
+
+class TokenCounts(_Itself):
     """The resource `tokens`: a function from a catalog to the prompt tokens of its items, shape (n_items,).
 
     What is counted is carried on where a catalog is extended. A file of counts is asked for all items at once, so that
@@ -83,18 +92,12 @@ class TokenCounts:
     """
 
     def __init__(self, counter: TokenCounter, resources: Resources) -> None:
-        self._counter = counter
-        self._resources = resources
+        self._counter, self._resources = counter, resources
 
     @property
     def identity(self) -> str:
         """The name of the counter."""
         return self._counter.name
-
-    @property
-    def value(self) -> TokenCounts:
-        """Itself: called with a catalog, and with `texts`."""
-        return self
 
     def texts(self, texts: Sequence[str]) -> IntArray:
         """See `Resources.text_tokens`."""
@@ -134,7 +137,7 @@ class TextIndexes:
         return Fts5Index() if self.identity == "fts5" else PostgresIndex()
 
 
-class IndexSearch:
+class IndexSearch(_Itself):
     """The resource `index`: proposes chunks to a search by best pairs, as an experiment's `index` says.
 
     Attributes:
@@ -156,20 +159,12 @@ class IndexSearch:
             (self._device and not _sees_gpu(), Message("search.no-gpu")),
         )
 
-    @property
-    def value(self) -> IndexSearch:
-        """Itself."""
-        return self
-
     def proposer(self, index: DenseIndex) -> Proposer | None:
         """What proposes chunks of a dense index, made once; None where all are compared by NumPy."""
-        if not self._library and not self._device:
-            return None
-        return index.get_or_compute(
-            INDEX,
-            lambda matrix: (
-                AnnIndex.of(matrix, self._library) if self._library else DeviceProducts(matrix, self._device)
-            ),
+        if self._library:
+            return index.get_or_compute(INDEX, lambda matrix: AnnIndex.of(matrix, self._library))
+        return (
+            index.get_or_compute(INDEX, lambda matrix: DeviceProducts(matrix, self._device)) if self._device else None
         )
 
 
@@ -324,7 +319,7 @@ class ModelReply:
     seconds: float
 
 
-class ChatModel:
+class ChatModel(_Itself):
     """The resource `chat:MODEL`: a model behind `POST <address>/chat/completions`.
 
     `OpenAIServer` describes how the server is found and asked. Up to `AT_ONCE` requests are on their way at one time.
@@ -344,8 +339,7 @@ class ChatModel:
     def __init__(
         self, _resources: Resources, model: str, *, timeout: float = 120.0, tries: int = 6, pause: float = 0.5
     ) -> None:
-        self._model = model
-        self._pause = pause
+        self._model, self._pause = model, pause
         self._server = self._opened(timeout, tries)
         self._counts: dict[str, float] = {}
         self._lock = threading.Lock()
@@ -356,11 +350,6 @@ class ChatModel:
         return (
             f"{self._model} at {self._server.address.display} ({text_hash(self._server.address.endpoint).hex()[:12]})"
         )
-
-    @property
-    def value(self) -> ChatModel:
-        """Itself: called with conversations."""
-        return self
 
     def limited(self, *, seconds: float, tries: int) -> ChatModel:
         """The same model, with other limits of an exchange; what is asked of it counts here."""
@@ -478,13 +467,12 @@ class ChatModel:
                 f"{self._server.error_text(body)}"
             ) from None
         parts = content if isinstance(content, list) else [content]
-        texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
+        texts = (part.get("text") if isinstance(part, dict) else part for part in parts)
         return "".join(text for text in texts if isinstance(text, str))
 
     def _usage(self, body: Any) -> tuple[float, float]:
         """Tokens sent and received, as the server says."""
-        usage = body.get("usage")
-        counts = usage if isinstance(usage, dict) else {}
+        counts = usage if isinstance(usage := body.get("usage"), dict) else {}
         return token_count(counts.get("prompt_tokens")), token_count(counts.get("completion_tokens"))
 
 

@@ -29,7 +29,7 @@ import numpy.typing as npt
 from ctxbench.io.cache import altered, is_sealed, seal_folder
 from ctxbench.io.errors import EmbeddingError, Message, ParameterError, StorageError, install_command
 from ctxbench.io.files import atomic_folder, cache_dir, exclusive, modified, read_bytes, remove
-from ctxbench.model.arrays import BoolArray, Float32Array, FloatArray, IntArray, Masks, firsts
+from ctxbench.model.arrays import BoolArray, Float32Array, FloatArray, IntArray, Masks, firsts, owners
 from ctxbench.model.candidates import MARGIN
 from ctxbench.model.resources import Embed
 
@@ -175,8 +175,8 @@ class VectorFiles:
                 if not _is_whole(exact):
                     _write(exact, "float32", blocks())
                 if not _is_whole(compact):
-                    spans = [slice(first, min(first + _ROWS, n_rows)) for first in range(0, n_rows, _ROWS)]
-                    _write(compact, self.vectors, (rows for _, rows in VectorFile(exact, exact).parts(spans)))
+                    parts = VectorFile(exact, exact).parts(parts_of(0, n_rows, _ROWS))
+                    _write(compact, self.vectors, (rows for _, rows in parts))
                 self._remove_unused(exact, compact)
                 return VectorFile(exact, compact)
         except (OSError, StorageError) as error:
@@ -188,8 +188,8 @@ class VectorFiles:
         with suppress(OSError):  # another process may remove them, too
             for folder in used:
                 os.utime(folder)
-            folders = sorted((path for path in self.folder.iterdir() if path.is_dir()), key=modified, reverse=True)
-            for folder in folders[MOST_FOLDERS:]:
+            folders = (path for path in self.folder.iterdir() if path.is_dir())
+            for folder in sorted(folders, key=modified, reverse=True)[MOST_FOLDERS:]:
                 remove(folder)
 
 
@@ -218,10 +218,9 @@ def _write(folder: Path, vectors: str, blocks: Iterator[Float32Array]) -> None:
     with atomic_folder(folder, keep=True) as temporary:
         with (temporary / "rows").open("xb") as file:
             for rows in blocks:
-                packed, unpacked = rows, rows
+                packed = unpacked = rows
                 if vectors == "float16":
-                    packed = rows.astype("<f2")
-                    unpacked = packed.astype(np.float32)
+                    packed = unpacked = rows.astype("<f2")
                 elif vectors == "int8":
                     largest = np.abs(rows).max(axis=1)
                     scales.append(np.where(largest > 0, largest / np.float32(127), np.float32(1)))
@@ -233,11 +232,9 @@ def _write(folder: Path, vectors: str, blocks: Iterator[Float32Array]) -> None:
                 file.write(np.ascontiguousarray(packed).data)
         about = {"type": np.dtype(vectors).newbyteorder("<").str, "dimensions": dimensions, "error": error * (1 + 1e-9)}
         (temporary / _ABOUT).write_text(json.dumps(about), "utf-8")
-        names = ["rows", _ABOUT]
         if scales:
             np.save(temporary / "scale.npy", np.concatenate(scales))
-            names.append("scale.npy")
-        seal_folder(temporary, names)
+        seal_folder(temporary, ["rows", _ABOUT, *["scale.npy"] * bool(scales)])
 
 
 _PAIRS_AT_ONCE = 256  # of which exact products are made: what fits a processor's cache
@@ -295,11 +292,8 @@ class ChunkMatrix:
         if self.file is None and not 0 < size < len(self.item):
             yield slice(0, len(self.item)), self.vectors
             return
-        span = spans(self)
-        rows = (
-            slice(int(span[first]), int(span[last]))
-            for first, last in blocks(span, size if self.file is None else min(size or PART, PART))
-        )
+        span, most = spans(self), size if self.file is None else min(size or PART, PART)
+        rows = (slice(int(span[first]), int(span[last])) for first, last in blocks(span, most))
         if self.file is None:
             yield from ((part, self.vectors[part]) for part in rows)
         else:
@@ -307,8 +301,9 @@ class ChunkMatrix:
 
     def dots(self, queries: Float32Array, chunk: IntArray, row: IntArray) -> FloatArray:
         """Exact dot products of query chunks and rows, shape (n,): see `row_dots`."""
-        parts = parts_of(0, len(row), _PAIRS_AT_ONCE)
-        return np.concatenate([row_dots(queries[chunk[part]], self._rows(row[part])) for part in parts])
+        return np.concatenate(
+            [row_dots(queries[chunk[part]], self._rows(row[part])) for part in parts_of(0, len(row), _PAIRS_AT_ONCE)]
+        )
 
     def _rows(self, rows: IntArray) -> Float32Array:
         """Some of the rows, in any order, with repeats."""
@@ -333,9 +328,7 @@ class Room:
     def __init__(self, rows: int, dimensions: int) -> None:
         size = rows + rows // 2 + 64  # memory that nobody has written to yet costs nothing
         self.vectors: Float32Array = np.empty((size, dimensions), dtype=np.float32)
-        self._item: IntArray = np.empty(size, dtype=np.int64)
-        self._ordinal: IntArray = np.empty(size, dtype=np.int64)
-        self._first: IntArray = np.empty(size, dtype=np.int64)
+        self._item, self._ordinal, self._first = (np.empty(size, dtype=np.int64) for _ in range(3))
         self._rows = self._items = 0
         self._lock = threading.Lock()
 
@@ -376,8 +369,7 @@ def blocks(start: IntArray, per_block: int) -> Iterator[tuple[int, int]]:
     first, n = 0, len(start) - 1
     while first < n:
         last = int(np.searchsorted(start, start[first] + per_block, side="right")) - 1
-        last = min(max(last, first + 1), n)
-        yield first, last
+        yield first, (last := min(max(last, first + 1), n))
         first = last
 
 
@@ -426,10 +418,8 @@ def ann_library(name: str) -> Any:
     try:
         return import_module(module)
     except ImportError as error:
-        command = install_command("ann")
-        raise ParameterError(
-            Message("search.ann-not-installed", library=name, package=package, command=command)
-        ) from error
+        message = Message("search.ann-not-installed", library=name, package=package, command=install_command("ann"))
+        raise ParameterError(message) from error
 
 
 @dataclass(frozen=True, eq=False)
@@ -555,8 +545,7 @@ class DeviceProducts:
             self._vectors = torch.empty(matrix.vectors.shape, device=device)
             for part, vectors in matrix.parts(_MANY, exact=True):
                 self._vectors[part] = torch.tensor(vectors, device=device)
-            group = np.repeat(np.arange(len(matrix.first)), np.diff(spans(matrix)))
-            self._item = torch.tensor(group, device=device)
+            self._item = torch.tensor(owners(spans(matrix)), device=device)
 
     def rows(
         self, queries: Float32Array, start: IntArray, eligible: Masks, *, depth: int, weight: FloatArray
@@ -572,10 +561,10 @@ class DeviceProducts:
                 products = self._products(queries[part]) * factor
             for request in range(first, last):
                 mine = slice(int(start[request]) - part.start, int(start[request + 1]) - part.start)
-                allowed = torch.tensor(self.matrix.by_chunk(eligible[request]), device=self._device)
                 if mine.start == mine.stop:
                     yield np.empty(0, dtype=np.int64)
                     continue
+                allowed = torch.tensor(self.matrix.by_chunk(eligible[request]), device=self._device)
                 best = products[mine].amax(0).masked_fill(~allowed, -torch.inf)
                 of_items = torch.full((n_items,), -torch.inf, device=self._device)
                 of_items.scatter_reduce_(0, self._item, best, "amax")

@@ -90,19 +90,6 @@ class Occurrences:
         start = starts(np.bincount(key, minlength=len(number)))
         return cls(dict(number), start, text_of // np.int32(fields), (text_of % fields).astype(np.int8), count)
 
-    @classmethod
-    def _ordered(
-        cls, number: Mapping[str, int], word: SmallInts, item: SmallInts, field: FieldInts, count: SmallInts
-    ) -> Occurrences:
-        size, fields = (int(column.max(initial=0)) + 1 for column in (item, field))
-        key = word.astype(np.int64)
-        for factor, part in ((size, item), (fields, field)):
-            key *= factor
-            key += part
-        order = np.argsort(key, kind="stable")  # fast where runs are in order, as those of a catalog that changed are
-        start = starts(np.bincount(word, minlength=len(number)))
-        return cls(number, start, item[order], field[order], count[order])
-
     def extended(self, added: Occurrences) -> Occurrences:
         """These and those of further items; equal to `of_texts` over all texts."""
         number = dict(self.word)
@@ -133,7 +120,11 @@ class Occurrences:
         new_item[items] = np.arange(len(items), dtype=np.int32)
         row = np.flatnonzero(new_item[self.item] >= 0)
         word = np.repeat(np.arange(len(self.word), dtype=np.int32), np.diff(self.start))[row]
-        return self._ordered(self.word, word, new_item[self.item][row], self.field[row], self.count[row])
+        size, fields = int(new_item.max(initial=0)) + 1, int(self.field.max(initial=0)) + 1
+        key = (word.astype(np.int64) * size + new_item[self.item[row]]) * fields + self.field[row]
+        row = row[np.argsort(key, kind="stable")]  # fast where runs are in order, as where a catalog changed
+        start = starts(np.bincount(word, minlength=len(self.word)))
+        return Occurrences(self.word, start, new_item[self.item[row]], self.field[row], self.count[row])
 
     def of(self, word: str) -> slice:
         """The rows of a word; none of one that no item holds."""
@@ -292,9 +283,9 @@ class KeptWords:
         at a multiple of the size of its numbers: those of larger numbers are in front.
         """
         occurrences, rows = self.occurrences, np.diff(self.occurrences.start)
-        used = compress(occurrences.word, rows.tolist())
-        words = "\n".join(used).encode("utf-8", "surrogatepass")  # no word holds white space
-        texts = [np.frombuffer(text, dtype=np.uint8) for text in (b"".join(self.digests), words)]
+        words = "\n".join(compress(occurrences.word, rows.tolist()))  # no word holds white space
+        parts = (b"".join(self.digests), words.encode("utf-8", "surrogatepass"))
+        texts = [np.frombuffer(part, dtype=np.uint8) for part in parts]
         numbers = [self.length, starts(rows[rows > 0]), occurrences.item, occurrences.count, occurrences.field]
         arrays: list[npt.NDArray[Any]] = [np.ascontiguousarray(array) for array in (*numbers, *texts)]
         header = json.dumps([(array.dtype.str, array.shape) for array in arrays])
@@ -308,9 +299,8 @@ class KeptWords:
         at = len(header) + 1
         arrays: list[npt.NDArray[Any]] = []
         for dtype, shape in json.loads(header):
-            array = np.frombuffer(data, np.dtype(dtype), math.prod(shape), at).reshape(shape)
-            arrays.append(array)
-            at += array.nbytes
+            arrays.append(np.frombuffer(data, np.dtype(dtype), math.prod(shape), at).reshape(shape))
+            at += arrays[-1].nbytes
         length, start, item, count, field, digests, words = arrays
         text, digest_bytes = words.tobytes().decode("utf-8", "surrogatepass"), digests.tobytes()
         number = {word: row for row, word in enumerate(text.split("\n") if text else ())}
@@ -390,8 +380,7 @@ def _holders(words: KeptWords, digests: Sequence[bytes | None]) -> _Read:
     """The words of the items whose texts are known, by the digests of items; None for what is not kept."""
     row = np.fromiter((-1 if digest is None else words.row_of.get(digest, -1) for digest in digests), dtype=np.int64)
     item = np.flatnonzero(row >= 0)
-    text = row[item]
-    return TextHolders(words.occurrences, text, item), words.length[:, text]
+    return TextHolders(words.occurrences, row[item], item), words.length[:, row[item]]
 
 
 def _joined(n_items: int, reader: ItemReader, parts: Sequence[_Read]) -> tuple[CatalogWords, FloatArray]:
@@ -409,9 +398,8 @@ def _digest(item: Item, source: str) -> bytes:
 
 
 def _public(item: Item) -> bool:
-    if not item.user is item.workspace is item.conversation is None:
-        return False  # it may be of a store, which forgets
-    return item.type not in ("message", "memory") or item.kind == "commit"
+    of_a_store = not item.user is item.workspace is item.conversation is None  # which forgets
+    return not of_a_store and (item.type not in ("message", "memory") or item.kind == "commit")
 
 
 def _names(rule: str, digests: Iterable[bytes]) -> list[str]:

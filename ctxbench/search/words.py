@@ -7,10 +7,11 @@ import re
 import string
 import unicodedata
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
-from typing import Literal, Protocol
+from typing import Literal, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -242,11 +243,8 @@ def keywords(text: str) -> tuple[str, ...]:
 
 def _bare(word: str) -> str:
     """A word without what is no letter or digit at either end; a pattern for the end would take quadratic time."""
-    first, last = 0, len(word)
-    while first < last and not word[first].isalnum():
-        first += 1
-    while first < last and not word[last - 1].isalnum():
-        last -= 1
+    first = next((index for index, character in enumerate(word) if character.isalnum()), len(word))
+    last = next((index for index in range(len(word), first, -1) if word[index - 1].isalnum()), first)
     return word[first:last]
 
 
@@ -312,23 +310,17 @@ class FuzzyIndex:
     """
 
     def __init__(self, catalog: Catalog, *, fields: Sequence[str], near: float) -> None:
-        self._fields = tuple(fields)
-        self._near = near
+        self._fields, self._near = tuple(fields), near
         self._number: dict[str, int] = {}
         self._word: IntArray = np.empty(0, dtype=np.int64)
-        self._reading: IntArray = starts([])
-        self._item: IntArray = starts([])
+        self._reading = self._item = starts([])
         self._add(catalog)
 
     def extended(self, catalog: Catalog) -> FuzzyIndex:
         """The index of a catalog that begins with the items of this one; only what was added is split into words."""
-        index = FuzzyIndex(Catalog(()), fields=self._fields, near=self._near)
-        index._number, index._word = self._number, self._word
-        index._reading, index._item = self._reading, self._item
-        index._add(catalog[len(self._item) - 1 :])
-        return index
+        return copy(self)._add(catalog[len(self._item) - 1 :])  # noqa: SLF001 - of this class
 
-    def _add(self, items: Sequence[Item]) -> None:
+    def _add(self, items: Sequence[Item]) -> Self:
         """Put items behind those that are there; what is held is replaced, never changed."""
         readings = [_readings(item, self._fields) for item in items]
         flat = [reading for row in readings for reading in row]
@@ -338,6 +330,7 @@ class FuzzyIndex:
         self._word = np.concatenate([self._word, np.array(ids, dtype=np.int64)])
         self._reading = _append_rows(self._reading, [len(reading) for reading in flat])
         self._item = _append_rows(self._item, [len(row) for row in readings])
+        return self
 
     def scores(self, requests: Sequence[Mapping[str, float]]) -> list[FloatArray]:
         """Score every item for some requests, each given as its words with their weights.
@@ -382,12 +375,9 @@ def _readings(item: Item, fields: Sequence[str]) -> list[tuple[str, ...]]:
     """The texts of an item as words, each once; none is empty, and what is searched by its text alone has none."""
     if item.by_text:
         return []
-    readings: list[tuple[str, ...]] = []
-    if "name" in fields:
-        parts = name_parts(item.name)
-        readings += [tuple(dict.fromkeys(parts)), ("".join(parts),)] if parts else []
-    if "description" in fields:
-        readings.append(tuple(dict.fromkeys(words(item.description))))
+    parts = name_parts(item.name) if "name" in fields else []
+    described = words(item.description) if "description" in fields else []
+    readings = (tuple(dict.fromkeys(parts)), ("".join(parts),) if parts else (), tuple(dict.fromkeys(described)))
     return [reading for reading in readings if reading]
 
 
@@ -406,16 +396,13 @@ class DocumentFrequency:
 
     def extended(self, catalog: Catalog) -> DocumentFrequency:
         """That of a catalog that begins with the items of this one; only what was added is split into words."""
-        frequency = DocumentFrequency(())
-        frequency._number, frequency._held, frequency._last = self._number, self._held.copy(), self._last
-        frequency._add(catalog[len(self._held) :])
-        return frequency
+        return copy(self)._add(catalog[len(self._held) :])  # noqa: SLF001 - of this class
 
-    def _add(self, items: Sequence[Item]) -> None:
+    def _add(self, items: Sequence[Item]) -> Self:
         number = self._number
-        for item in items:
-            numbers = [number.setdefault(word, len(number)) for word in set(words(item.prompt_text))]
-            self._held.append(np.array(numbers, dtype=np.int32))
+        rows = ([number.setdefault(word, len(number)) for word in set(words(item.prompt_text))] for item in items)
+        self._held = [*self._held, *(np.array(row, dtype=np.int32) for row in rows)]
+        return self
 
     def weights(self, words: Iterable[str], visible: BoolArray) -> Mapping[str, float]:
         """Inverse document frequency of some words, ln((1 + N) / (1 + n)) + 1, by N visible items, n of them with it.
@@ -446,8 +433,7 @@ class DocumentFrequency:
         return counts
 
     def _added(self, counts: IntArray, items: BoolArray, by: int) -> IntArray:
-        positions = np.flatnonzero(items).tolist()
-        if not positions:
+        if not (positions := np.flatnonzero(items).tolist()):
             return counts
         changes = np.bincount(np.concatenate([self._held[position] for position in positions]), minlength=len(counts))
         return frozen(np.append(counts, np.zeros(len(changes) - len(counts), dtype=np.int64)) + by * changes)

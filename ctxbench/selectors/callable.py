@@ -161,8 +161,7 @@ class _ExitGuard:
 
     def __init__(self) -> None:
         self.was_used = False
-        self._lock = threading.Lock()
-        self._inside = 0
+        self._lock, self._inside = threading.Lock(), 0
         self._process = os.getpid()
         self._real: Callable[[int], NoReturn] = os._exit  # a child's own way out
         self._called: str = ""
@@ -300,9 +299,8 @@ def signature_fault(
         return ""
     else:
         return ""
-    named = inspect.unwrap(function)
+    named, first = inspect.unwrap(function), "requests" if batch else "request"
     code = getattr(named, "__code__", None)
-    first = "requests" if batch else "request"
     return Message(
         "selectors.callable-signature",
         name=getattr(named, "__name__", type(named).__name__),
@@ -414,15 +412,13 @@ class CallableSource(Source):
         """
         check_choice("send", send, SENDS)
         check_function(function)
-        self._function, self._spec = function, spec
-        self._send, self._batch = send, batch
+        self._function, self._spec, self._send, self._batch = function, spec, send, batch
         self._base = Path.cwd() if base is None else base
-        self._values: Mapping[str, Any] = {}
+        self._values: dict[str, Any] = {}
         self._source = _source_of(function)
         self._description = _described(function, spec or _spec_of(function), self._source, self._base)
-        self._catalog = ""
+        self._catalog, self._rows = "", _ItemRows()
         self._items: list[Any] | None = None
-        self._rows = _ItemRows()
         self._waiting: Waiting | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -458,17 +454,15 @@ class CallableSource(Source):
             ParameterError: it does not take one of them.
         """
         signature = list(inspect.signature(self._function).parameters.values())
-        behind = signature[1 if self._send == "nothing" else 2 :]
         named = {
-            entry.name: entry for entry in behind if entry.kind in (entry.POSITIONAL_OR_KEYWORD, entry.KEYWORD_ONLY)
+            entry.name: entry
+            for entry in signature[1 if self._send == "nothing" else 2 :]
+            if entry.kind in (entry.POSITIONAL_OR_KEYWORD, entry.KEYWORD_ONLY)
         }
         if not any(entry.kind == entry.VAR_KEYWORD for entry in signature):
             check_all_known(f"parameter of {self._description['callable'].rpartition(':')[2]}", names, named)
         defaults = {name: named[name].default for name in names if name in named}
-        return {
-            **{name: value for name, value in defaults.items() if value is not inspect.Parameter.empty},
-            **self._values,
-        }
+        return {name: value for name, value in defaults.items() if value is not inspect.Parameter.empty} | self._values
 
     def bound(self, values: Mapping[str, Any]) -> CallableSource:
         """The same function, called with these values of its own parameters as keyword arguments."""
@@ -499,8 +493,7 @@ class CallableSource(Source):
         return replies
 
     def _ask_one(self, batch: Batch, row: int) -> RawAnswer:
-        request = batch.requests[row]
-        began = time.perf_counter()
+        request, began = batch.requests[row], time.perf_counter()
         reply = self._call(request_body(batch, row, self._send), lambda result: one_answer(request.id, result))
         seconds = time.perf_counter() - began
         if self.on_answer is not None:
@@ -569,10 +562,10 @@ class _ItemRows:
         return catalog_items(batch, row, send, row_of=lambda item: self._row(item).shown)
 
     def _row(self, item: Item) -> _Row:
-        if (row := self._rows.get(id(item))) is None:
+        if id(item) not in self._rows:
             copy = _plain(item_row(item))
-            row = self._rows[id(item)] = _Row(item, shown=_plain(copy), copy=copy)
-        return row
+            self._rows[id(item)] = _Row(item, shown=_plain(copy), copy=copy)
+        return self._rows[id(item)]
 
     def unchanged(self, items: list[Any] | None) -> bool:
         """Whether the list that `of_request` returned last is as it was."""
@@ -601,7 +594,8 @@ def load_callable(spec: str, *, base: Path | None = None) -> Callable[..., Any]:
         raise ParameterError(f"callable must be module:function or file.py:function, got {spec!r}")
     if (path := _file_of(target, base)) is not None and not path.is_file():
         raise ParameterError(f"callable {spec!r}: there is no file {target}")
-    _importable(base if path is None else path.parent)
+    if (folder := str((base if path is None else path.parent).absolute())) not in sys.path:
+        sys.path.append(folder)  # behind everything that is installed
     try:
         with confined():
             loaded: Any = importlib.import_module(target) if path is None else _module_of(path)
@@ -614,10 +608,8 @@ def load_callable(spec: str, *, base: Path | None = None) -> Callable[..., Any]:
         where = _location(error, path, base, imported=True)
         if isinstance(error, ModuleNotFoundError) and not where:
             raise ParameterError(f"callable {spec!r}: {error.msg}") from error  # it is the named module that is missing
-        raise ParameterError(
-            f"callable {spec!r}: importing {target} raised "
-            f"{_message(error)}{'' if isinstance(error, SyntaxError) else where}"
-        ) from error
+        raised = f"{_message(error)}{'' if isinstance(error, SyntaxError) else where}"
+        raise ParameterError(f"callable {spec!r}: importing {target} raised {raised}") from error
     for part in name.split("."):
         if not hasattr(loaded, part):
             raise ParameterError(f"callable {spec!r}: {target} has no {name!r}")
@@ -680,30 +672,24 @@ def _neighbours(folder: Path, *, include_selectors: bool = False) -> dict[str, t
     below = _real(str(folder))
     roots = {_real(path) for path in sysconfig.get_paths().values()} - {below}
     installed = tuple(root for root in roots if root.startswith(below))
-    modules = {}
-    for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] in ("__main__", "ctxbench") or (name.startswith(_PREFIX) and not include_selectors):
-            continue
-        origin = getattr(module, "__file__", None)
-        file = _real(origin) if isinstance(origin, str) else ""
-        if not file.startswith(below) or file.startswith(installed):
-            continue
-        path = Path(file)
-        if path.is_file():
-            modules[name] = (path, hashlib.sha256(read_bytes(path)).hexdigest())
-    return modules
+    origins = {
+        name: getattr(module, "__file__", None)
+        for name, module in list(sys.modules.items())
+        if name.partition(".")[0] not in ("__main__", "ctxbench")
+        and (include_selectors or not name.startswith(_PREFIX))
+    }
+    files = {name: _real(origin) for name, origin in origins.items() if isinstance(origin, str)}
+    return {
+        name: (path, hashlib.sha256(read_bytes(path)).hexdigest())
+        for name, file in files.items()
+        if file.startswith(below) and not file.startswith(installed) and (path := Path(file)).is_file()
+    }
 
 
 @functools.cache  # there are thousands of modules, whose files stay where they are
 def _real(path: str) -> str:
     """The real path with a separator at the end: paths below it begin with that."""
     return str(Path(path).resolve() / "_")[:-1]
-
-
-def _importable(folder: Path) -> None:
-    """Let modules of `folder` be found, behind everything that is installed."""
-    if (name := str(folder.absolute())) not in sys.path:
-        sys.path.append(name)
 
 
 def check_function(function: object) -> None:
@@ -764,9 +750,8 @@ def _described(function: Callable[..., Any], spec: str | None, source: Path | No
     """What decides the answers of a callable, as far as it can be known."""
     target, _, name = (spec or "").rpartition(":")
     file = _file_of(target, base)
-    if spec is not None and file is None:
-        module_file = getattr(sys.modules.get(target), "__file__", None)
-        file = Path(module_file) if module_file else None
+    if spec is not None and file is None and (module_file := getattr(sys.modules.get(target), "__file__", None)):
+        file = Path(module_file)
     if file is None or not file.is_file():
         return {
             "callable": function_name(function),
@@ -800,10 +785,11 @@ def _location(error: BaseException, source: Path | None, base: Path, *, imported
     """
     skipped = (str(Path(__file__).parent), "<frozen")
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(skipped)]
-    if imported:
-        user_frames = [frame for frame in frames if not _installed(frame.filename)]
-    else:
-        user_frames = [frame for frame in frames if source is not None and Path(frame.filename) == source]
+    user_frames = [
+        frame
+        for frame in frames
+        if (not _installed(frame.filename) if imported else source is not None and Path(frame.filename) == source)
+    ]
     relevant = user_frames or ([] if imported and isinstance(error, ModuleNotFoundError) else frames)
     return _LINE.format(shown_path(Path(relevant[-1].filename), base), relevant[-1].lineno) if relevant else ""
 

@@ -174,9 +174,8 @@ class MixingEmbedder:
 
     def __init__(self, embedder: Embedder, texts: Sequence[str]) -> None:
         self.identity = embedder.identity
-        vectors = open_vectors(embedder)
         self._store = getattr(embedder, "store", None) or VectorStore(self.identity)
-        self._pool = vectors.get(texts, kind="item")
+        self._pool = open_vectors(embedder).get(texts, kind="item")
 
     def embed(self, texts: Sequence[str], *, kind: TextKind = "query", on_done: OnDone | None = None) -> Float32Array:
         """See `Embedder.embed`."""
@@ -215,31 +214,44 @@ _KEPT_BY_CUTS = ("score", "chunk_rank", "origin", "tier", "mode", "query_chunk",
 
 def query_faults(batch: Batch, query: Query) -> Iterator[str]:
     """What is wrong in the outcome of analysis."""
-    if query.batch.catalog.hash != batch.catalog.hash or query.batch.requests != batch.requests:
-        yield "the query's batch is not the one that was given"
-    n = len(query.text)
-    if query.start.shape != (len(batch) + 1,) or query.start[0] != 0 or np.any(np.diff(query.start) < 0):
-        yield f"start must be CSR starts of shape ({len(batch) + 1},), got {query.start.tolist()}"
-    elif query.start[-1] != n:
-        yield f"start ends at {query.start[-1]}, but there are {n} chunks"
-    if query.weight.shape != (n,) or not np.all(np.isfinite(query.weight) & (query.weight > 0)):
-        yield f"weight must be {n} finite numbers above 0, got {query.weight.tolist()}"
-    if query.kind.shape != (n,) or not np.isin(query.kind, [int(kind) for kind in ChunkKind]).all():
-        yield f"kind must be {n} values of ChunkKind, got {query.kind.tolist()}"
-    if not all(isinstance(text, str) and text for text in query.text):
-        yield "a chunk must be a text that is not empty"
-    for name in ("keywords", "intent", "plan"):
-        if len(getattr(query, name)) != len(batch):
-            yield f"{name} has {len(getattr(query, name))} entries for {len(batch)} requests"
+    n, length = len(query.text), {name: len(getattr(query, name)) for name in ("keywords", "intent", "plan")}
+    shape = (len(batch) + 1,)
+    are_starts = query.start.shape == shape and query.start[0] == 0 and not np.any(np.diff(query.start) < 0)
+    end = int(query.start[-1]) if are_starts else n
+    yield from _applicable(
+        (
+            query.batch.catalog.hash != batch.catalog.hash or query.batch.requests != batch.requests,
+            "the query's batch is not the one that was given",
+        ),
+        (not are_starts, f"start must be CSR starts of shape {shape}, got {query.start.tolist()}"),
+        (end != n, f"start ends at {end}, but there are {n} chunks"),
+        (
+            query.weight.shape != (n,) or not np.all(np.isfinite(query.weight) & (query.weight > 0)),
+            f"weight must be {n} finite numbers above 0, got {query.weight.tolist()}",
+        ),
+        (
+            query.kind.shape != (n,) or not np.isin(query.kind, [int(kind) for kind in ChunkKind]).all(),
+            f"kind must be {n} values of ChunkKind, got {query.kind.tolist()}",
+        ),
+        (
+            not all(isinstance(text, str) and text for text in query.text),
+            "a chunk must be a text that is not empty",
+        ),
+        *((k != len(batch), f"{name} has {k} entries for {len(batch)} requests") for name, k in length.items()),
+    )
+
+
+def _applicable(*faults: tuple[object, str]) -> Iterator[str]:
+    """The messages of the faults that apply."""
+    return (message for applies, message in faults if applies)
 
 
 def table_faults(query: Query, table: Candidates) -> Iterator[str]:
     """What is wrong in a table of candidates, whichever step made it; order and repeats it checks itself."""
-    batch = query.batch
-    if table.n_requests != len(batch):
-        yield f"the table has {table.n_requests} requests, the batch {len(batch)}"
-        return
-    yield from _value_faults(query, table)
+    if table.n_requests == len(query.batch):
+        yield from _value_faults(query, table)
+    else:
+        yield f"the table has {table.n_requests} requests, the batch {len(query.batch)}"
 
 
 def session_faults(batch: Batch, table: Candidates) -> Iterator[str]:
@@ -271,24 +283,36 @@ def _value_faults(query: Query, table: Candidates) -> Iterator[str]:
     barred = searched & ~batch.eligible[table.request, table.item]
     for row in np.flatnonzero(barred & (table.mode == Mode.EXPLICIT)).tolist():  # naming an item opens it, if `manual`
         barred[row] = table.item[row] not in batch.named(int(table.request[row]))
-    if barred.any():
-        yield f"an item that the request may not get, or that the session holds, is offered: {_at(table, barred)}"
-    if not np.isfinite(table.score[searched]).all():
-        yield f"a score is not finite: {_at(table, searched & ~np.isfinite(table.score))}"
-    if table.rules[:1] != (None,) or None in table.rules[1:] or len(set(table.rules)) < len(table.rules):
-        yield f"rules must be None and then distinct rules, got {table.rules}"
-    if np.any((table.out < 0) | (table.out >= len(table.rules))):
-        yield f"out must be 0 to {len(table.rules) - 1}, an index into rules"
-    if not np.isin(table.mode, [int(mode) for mode in Mode]).all() or np.any(table.origin < 0):
-        yield "mode and origin must be values of Mode and Origin"
+    infinite = searched & ~np.isfinite(table.score)
+    yield from _applicable(
+        (
+            barred.any(),
+            f"an item that the request may not get, or that the session holds, is offered: {_at(table, barred)}",
+        ),
+        (infinite.any(), f"a score is not finite: {_at(table, infinite)}"),
+        (
+            table.rules[:1] != (None,) or None in table.rules[1:] or len(set(table.rules)) < len(table.rules),
+            f"rules must be None and then distinct rules, got {table.rules}",
+        ),
+        (
+            np.any((table.out < 0) | (table.out >= len(table.rules))),
+            f"out must be 0 to {len(table.rules) - 1}, an index into rules",
+        ),
+        (
+            not np.isin(table.mode, [int(mode) for mode in Mode]).all() or np.any(table.origin < 0),
+            "mode and origin must be values of Mode and Origin",
+        ),
+    )
     chunks = np.where(table.via_item < 0, np.diff(query.start)[table.request], np.iinfo(np.int64).max)
     for name, limit in (("query_chunk", chunks), ("chunk_rank", None), ("item_chunk", None), ("via_item", None)):
         values = getattr(table, name)
         if np.any(values < -1) or (limit is not None and np.any(values >= limit)):
             yield f"{name} must be -1 or a place from 0 on, got {np.unique(values).tolist()}"
-    for name, column in table.columns.items():
-        if column.dtype != np.float64:
-            yield f"column {name} has type {column.dtype}, expected float64"
+    yield from (
+        f"column {name} has type {column.dtype}, expected float64"
+        for name, column in table.columns.items()
+        if column.dtype != np.float64
+    )
 
 
 def _at(table: Candidates, rows: BoolArray | IntArray) -> str:
@@ -302,10 +326,13 @@ def _at(table: Candidates, rows: BoolArray | IntArray) -> str:
 
 def retrieve_faults(table: Candidates) -> Iterator[str]:
     """What is wrong in a retriever's table, besides `table_faults`."""
-    if np.any((table.origin != Origin.SEARCH) | ~table.ranked):
-        yield "a retriever's rows must have origin SEARCH and its tier; the pipeline adds those of the session"
-    if np.any(table.out != 0) or table.rules != (None,):
-        yield "a retriever marks nothing out; that is for cuts"
+    yield from _applicable(
+        (
+            np.any((table.origin != Origin.SEARCH) | ~table.ranked),
+            "a retriever's rows must have origin SEARCH and its tier; the pipeline adds those of the session",
+        ),
+        (np.any(table.out != 0) or table.rules != (None,), "a retriever marks nothing out; that is for cuts"),
+    )
 
 
 def refine_faults(
@@ -332,15 +359,24 @@ def refine_faults(
         if np.any(np.diff(remaining) < 0):
             yield "an expand step must keep the order of the rows; add rows with `add_expanded`"
     rules = [(before.rules[before.out[a]], after.rules[after.out[b]]) for a, b in zip(old, remaining, strict=True)]
-    if any(a and a != b and not (promotes and not b) for a, b in rules):
-        yield "a row that was out must keep the rule that met it first"
-    if kind == "expand" and any(b and not a for a, b in rules):
-        yield "an expand step must not mark a chosen row out"
-    for name in ("origin", "mode") if kind == "rank" else _KEPT_BY_CUTS:
-        if not np.array_equal(getattr(before, name)[old], getattr(after, name)[remaining], equal_nan=name == "score"):
-            yield f"a {kind} step must not change {name}"
-    if lost := set(before.columns) - set(after.columns):
-        yield f"columns are gone: {', '.join(sorted(lost))}"
+    changed = [
+        name
+        for name in (("origin", "mode") if kind == "rank" else _KEPT_BY_CUTS)
+        if not np.array_equal(getattr(before, name)[old], getattr(after, name)[remaining], equal_nan=name == "score")
+    ]
+    lost = sorted(set(before.columns) - set(after.columns))
+    yield from _applicable(
+        (
+            any(a and a != b and not (promotes and not b) for a, b in rules),
+            "a row that was out must keep the rule that met it first",
+        ),
+        (
+            kind == "expand" and any(b and not a for a, b in rules),
+            "an expand step must not mark a chosen row out",
+        ),
+        *((True, f"a {kind} step must not change {name}") for name in changed),
+        (lost, f"columns are gone: {', '.join(lost)}"),
+    )
 
 
 def _rows(table: Candidates) -> dict[tuple[int, int], int]:
@@ -486,8 +522,7 @@ def _tied(rows: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     groups: list[list[dict[str, Any]]] = []
     for row in rows:
         last = groups[-1][-1] if groups else None
-        if last and last["tier"] == row["tier"] and abs(_score(last) - _score(row)) <= MARGIN:
-            groups[-1].append(row)
-        else:
-            groups.append([row])
+        if not last or last["tier"] != row["tier"] or abs(_score(last) - _score(row)) > MARGIN:
+            groups.append([])
+        groups[-1].append(row)
     return groups

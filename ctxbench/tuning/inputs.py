@@ -119,13 +119,15 @@ def unanswerable(policies: Collection[Policy], labels: Labels) -> dict[str, str]
         pool=labels.pool,
     )
     missing = {metric for metric, values in evaluate(metrics, evidence).items() if np.isnan(values).all()}
-    reasons: dict[str, str] = {}
-    for policy in policies:
-        for metric in (*policy.metrics, COMPLETENESS.metric):
-            if metric in missing:
-                message = Message("tuning.metric-applies-nowhere", metric=metric, queries=len(labels.dataset))
-                reasons.setdefault(policy.name, message)
-    return reasons
+    first = {
+        policy.name: next((metric for metric in (*policy.metrics, COMPLETENESS.metric) if metric in missing), None)
+        for policy in policies
+    }
+    return {
+        name: Message("tuning.metric-applies-nowhere", metric=metric, queries=len(labels.dataset))
+        for name, metric in first.items()
+        if metric is not None
+    }
 
 
 def choose(policy: Policy, optima: Mapping[str, Optimum], ties: Ties[Setting] | None = None) -> Choice:
@@ -295,7 +297,9 @@ def front_traces(results: Sequence[SearchResult], *, level: float, pool: Optiona
             traces.append(trace(competitor, name, values, level=level))
             continue
         family = tunable.family
-        swept = (competitor.domain_pair, _of_pair) if family is None else (competitor.rankings, family.by_query)
+        swept = (
+            (competitor.domain_pair, DomainPair.by_query) if family is None else (competitor.rankings, family.by_query)
+        )
         estimates = partial(
             _published_estimates, publish(swept[0], opened), swept[1], competitor.query_set.group, level
         )
@@ -304,10 +308,6 @@ def front_traces(results: Sequence[SearchResult], *, level: float, pool: Optiona
         parts = pool.map(estimates, chunks)
         traces.append(_trace_of(name, values, [row for part in parts for row in part]))
     return traces
-
-
-def _of_pair(pair: DomainPair, values: Mapping[str, Value]) -> Mapping[Measure, FloatArray]:
-    return pair.by_query(values)
 
 
 def _published_estimates(
@@ -344,13 +344,13 @@ def parameter_traces(competitor: Competitor, chosen: Mapping[str, Value], *, lev
 
 def heat_maps(competitor: Competitor, chosen: Mapping[str, Value]) -> tuple[MeanGrid, ...]:
     """Heat maps over pairs of swept parameters; none if settings would have to be run."""
+    if not competitor.tunable.is_swept(chosen):
+        return ()
     varied = [
         pair
         for pair in _varied_values(competitor, chosen, MAP_CELLS)
         if pair[0].name in competitor.tunable.swept_parameters
     ]
-    if not competitor.tunable.is_swept(chosen):
-        return ()
     all_pairs = list(itertools.combinations(varied, 2))
     pairs = all_pairs if len(all_pairs) <= MAPS else list(itertools.pairwise(varied))[:MAPS]
     maps = []
@@ -368,17 +368,15 @@ def _varied_values(
     competitor: Competitor, chosen: Mapping[str, Value], max_values: int
 ) -> list[tuple[Parameter, tuple[Value, ...]]]:
     """The numeric parameters that tuning varies and that have an effect, with at most `max_values` values each."""
-    values, varied = competitor.tunable.values(chosen), []
-    for name in competitor.tunable.varied_parameters(chosen):
+    tunable, varied = competitor.tunable, []
+    values = tunable.values(chosen)
+    for name in tunable.varied_parameters(chosen):
         if not isinstance(value := values[name], bool | str):
-            parameter, listed = (
-                competitor.tunable.definition.parameters[name],
-                competitor.tunable.entry.search.get(name),
-            )
-            if listed is not None and name in competitor.tunable.tried_heads:
+            parameter, listed = tunable.definition.parameters[name], tunable.entry.search.get(name)
+            if listed is not None and name in tunable.tried_heads:
                 listed = listed[:: math.ceil(len(listed) / RUNS)]
             tried = _spaced_values(parameter, value, max_values) if listed is None else sorted({*listed, value})
-            varied.append((parameter, tuple(at for at in tried if competitor.tunable.is_valid({**chosen, name: at}))))
+            varied.append((parameter, tuple(at for at in tried if tunable.is_valid({**chosen, name: at}))))
     return varied
 
 
@@ -474,14 +472,13 @@ def _unsuitable(tunable: Tunable) -> Iterator[tuple[str, Sequence[str | int]]]:
     written: dict[tuple[str | int, ...], Any] = {("set", name): value for name, value in tunable.entry.set.items()}
     for name, values in tunable.entry.search.items():
         written |= {("search", name, index): value for index, value in enumerate(values)}
-    reported = set()
+    reported: dict[tuple[Sequence[str | int], str], Sequence[str | int]] = {}  # an unknown parameter once
     for where, value in written.items():
         try:
             tunable.definition.checked(str(where[1]), value)
         except ParameterError as error:
-            if (where[:2], str(error)) not in reported:  # an unknown parameter is reported once
-                yield str(error), where
-            reported.add((where[:2], str(error)))
+            reported.setdefault((where[:2], str(error)), where)
+    yield from ((message, where) for (_, message), where in reported.items())
 
 
 def _read_checked(entry: SelectorEntry, file: PolicyFile, opened: Mapping[str, Tunable]) -> Tunable:
@@ -704,13 +701,13 @@ def _opened(dataset: Dataset, file: PolicyFile, resources: LocalResources, *, na
     has_partial = any(measure.metric.declaration.partial for measure in policy_measures(file.policies.values()))
     parts = {split: part.measured() if has_partial else part.judged() for split, part in by_split.items()}
     item_tokens = resources.tokens(dataset.catalog)
-    query_sets = {}
-    for split, part in parts.items():
-        if not len(part):
-            command = shlex.join(["ctxbench", "data", "label", named])
-            raise InputError([Fault(Message("tuning.dataset-unlabelled", dataset=dataset.name, command=command))])
-        drawn = select_queries(part, sample=file.sample, seed=file.seed)
-        query_sets[split] = QuerySet(drawn, split, item_tokens, resources)
+    if not all(map(len, parts.values())):
+        command = shlex.join(["ctxbench", "data", "label", named])
+        raise InputError([Fault(Message("tuning.dataset-unlabelled", dataset=dataset.name, command=command))])
+    query_sets = {
+        split: QuerySet(select_queries(part, sample=file.sample, seed=file.seed), split, item_tokens, resources)
+        for split, part in parts.items()
+    }
     return TuningDataset(
         dataset=dataset, query_sets=query_sets, of={split: len(part) for split, part in parts.items()}, named=named
     )
@@ -747,12 +744,9 @@ def _check_suited(
             left_out[tunable.name] = "; ".join(messages)
         else:
             wrong += messages
-        dataset = opened.dataset.name
+        names = {"selector": tunable.name, "dataset": opened.dataset.name}
         faults += [
-            file.entry_fault(
-                tunable.name,
-                Message("tuning.selector-unsuited", selector=tunable.name, dataset=dataset, reason=reason),
-            )
+            file.entry_fault(tunable.name, Message("tuning.selector-unsuited", **names, reason=reason))
             for reason in wrong
         ]
     return left_out, faults
