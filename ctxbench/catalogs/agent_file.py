@@ -85,9 +85,11 @@ def _kind_of_rows(rows: Sequence[Mapping[str, Any]], path: Path | str) -> str:
         return Message("catalogs.is-log", path=quoted_path)
     if "query" in names and names & {"items", "ranking"}:
         return Message("catalogs.is-answers", path=quoted_path)
-    if expects(rows) and any(isinstance(value, str) for row in rows for value in row.values()):
-        return Message("catalogs.is-evals", path=quoted_path)
-    return ""
+    return (
+        Message("catalogs.is-evals", path=quoted_path)
+        if expects(rows) and any(isinstance(value, str) for row in rows for value in row.values())
+        else ""
+    )
 
 
 def expects(rows: Sequence[Mapping[str, Any]]) -> bool:
@@ -183,9 +185,11 @@ def tool_modes(
     Source: the specification, "For Tools".
     """
     wrong = [message for _, _, message in unknown_modes(catalog, tools=tools, servers=servers)]
-    for where, mode in (*tools.items(), *servers.items(), ("all other tools", otherwise)):
-        if mode not in INCLUDE_MODES:
-            wrong.append(Message("catalogs.include-mode", where=where, modes=INCLUDE_MODES, got=mode))
+    wrong += [
+        Message("catalogs.include-mode", where=where, modes=INCLUDE_MODES, got=mode)
+        for where, mode in (*tools.items(), *servers.items(), ("all other tools", otherwise))
+        if mode not in INCLUDE_MODES
+    ]
     if wrong:
         raise ParameterError("; ".join(wrong))
     return Catalog(
@@ -599,8 +603,7 @@ def read_agent(path: Path) -> AgentFile:
 
 def _no_agent(data: Any, lines: Mapping[YamlPath, int], path: Path) -> Fault:
     """Why a file is no agent file: another type, or a key that is nearly `sources`."""
-    keys = list(data) if isinstance(data, Mapping) else []
-    for key in keys:
+    for key in data if isinstance(data, Mapping) else ():
         if suggestion := suggest(key, ["sources"], listed=False):
             message = Message("io.unknown-key", what="an agent file", key=key, hint=suggestion)
             return Fault(message, path, line_of(lines, (key,)))

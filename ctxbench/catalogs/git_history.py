@@ -126,8 +126,7 @@ def _clean_line(line: str) -> str:
     text = re.sub(r"(?<!\s)\s++([,.;!?)])(?=\s|$)", r"\1", text).replace("( ", "(").replace("..", ".")
     text = text.strip().lstrip(",;:.").rstrip(",;:-(")
     text = _LEFT_OVER.sub("", text).strip()
-    indent = line[: len(line) - len(line.lstrip())]
-    return indent + text if _LETTER.search(text) else ""
+    return line[: len(line) - len(line.lstrip())] + text if _LETTER.search(text) else ""
 
 
 _K = TypeVar("_K", str, int)
@@ -198,9 +197,11 @@ def read_query_texts(path: Path) -> QueryTexts:
             _add(row, commits, _hash(row), text)
         else:
             _add(row, numbers, row.take("number", int, 0, required=True), text)
-    for prefix, sha in pairwise(sorted(commits)):
-        if sha.startswith(prefix):
-            faults.append(Fault(Message("catalogs.commit-prefix", first=prefix, second=sha), path))
+    faults += [
+        Fault(Message("catalogs.commit-prefix", first=prefix, second=sha), path)
+        for prefix, sha in pairwise(sorted(commits))
+        if sha.startswith(prefix)
+    ]
     raise_faults(faults, subject=str(path))
     return QueryTexts(commits, numbers)
 
@@ -425,10 +426,11 @@ class GitRepository:
         """The sizes of blobs in bytes; those that a partial clone lacks are left out."""
         requested = dict.fromkeys(shas)
         form = "--batch-check=%(objectname) %(objectsize)"
-        if self.partial:  # asked for one that it lacks, git would stop, as it may not fetch
-            data = self._git("cat-file", "--batch-all-objects", "--unordered", form)
-        else:
-            data = self._git("cat-file", form, stdin=_lines(requested))
+        data = (
+            self._git("cat-file", "--batch-all-objects", "--unordered", form)
+            if self.partial  # asked for one that it lacks, git would stop, as it may not fetch
+            else self._git("cat-file", form, stdin=_lines(requested))
+        )
         rows = (row.split(b" ") for row in data.splitlines())
         return {name: int(size) for sha, size in rows if size != b"missing" and (name := sha.decode()) in requested}
 
@@ -590,8 +592,7 @@ def line_times(times: Sequence[int]) -> list[int]:
     """
     increasing: list[int] = []
     for time in times:
-        before = increasing[-1] + 2 if increasing else 0
-        increasing.append(max(min(time, _LATEST), before))
+        increasing.append(max(min(time, _LATEST), increasing[-1] + 2 if increasing else 0))
     return increasing
 
 

@@ -322,9 +322,11 @@ def _hunks(before: Sequence[str], after: Sequence[str]) -> Iterator[tuple[int, i
     while tail < shortest - head and before[-1 - tail] == after[-1 - tail]:
         tail += 1
     old, new = before[head : len(before) - tail], after[head : len(after) - tail]
-    for tag, first, last, new_first, new_last in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        if tag != "equal":
-            yield head + first, head + last, new[new_first:new_last]
+    yield from (
+        (head + first, head + last, new[new_first:new_last])
+        for tag, first, last, new_first, new_last in SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+        if tag != "equal"
+    )
 
 
 def _around(definitions: Sequence[CodeDefinition], first: int, last: int) -> str:

@@ -118,9 +118,11 @@ def _by_line(lines: list[str]) -> dict[str, Any]:
 
 def _plain(value: str) -> Any:
     value = re.sub(r"(?<![ \t])[ \t]+#.*$", "", value).strip()
-    if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
-        return value[1:-1]
-    return {"true": True, "false": False, "": None}.get(value.lower(), value)
+    return (
+        value[1:-1]
+        if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
+        else {"true": True, "false": False, "": None}.get(value.lower(), value)
+    )
 
 
 def odd_fields(page: Page, allowed: Sequence[str]) -> Iterator[str]:
@@ -151,9 +153,11 @@ def texts(value: Any) -> tuple[str, ...]:
     """A list of texts, or one text with commas outside braces between them: `*.ts, src/{a,b}/**`."""
     if isinstance(value, str):
         value = _split(value)
-    if not isinstance(value, list):
-        return ()
-    return tuple(text.strip() for text in value if isinstance(text, str) and text.strip())
+    return (
+        tuple(text.strip() for text in value if isinstance(text, str) and text.strip())
+        if isinstance(value, list)
+        else ()
+    )
 
 
 def _split(value: str) -> list[str]:

@@ -537,10 +537,9 @@ def mcp_servers(
     digests = server_digests(Path(path))  # of the files as they are when the servers start
 
     def parts() -> list[SnapshotPart]:
-        captured = capture_servers(specs, limits=limits, progress=progress)
         return [
             replace(part, details={**part.details, **digests[part.name]}) if part.state == "captured" else part
-            for part in captured
+            for part in capture_servers(specs, limits=limits, progress=progress)
         ]
 
     return parts

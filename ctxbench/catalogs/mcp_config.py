@@ -643,8 +643,10 @@ def _is_own(path: Path, root: Path) -> bool:
 def _digest(path: Path) -> str:
     """The SHA-256 of a file with the line ends of Unix, so that a checkout on Windows has the same."""
     try:
-        if (size := path.stat().st_size) > _LARGEST_FILE:
-            return f"{size} bytes"
-        return hashlib.sha256(path.read_bytes().replace(b"\r\n", b"\n")).hexdigest()
+        return (
+            f"{size} bytes"
+            if (size := path.stat().st_size) > _LARGEST_FILE
+            else hashlib.sha256(path.read_bytes().replace(b"\r\n", b"\n")).hexdigest()
+        )
     except OSError as error:
         return f"unreadable: {error.strerror}"

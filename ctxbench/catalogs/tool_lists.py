@@ -75,9 +75,11 @@ def read_field_names(
         if not sign or not field or not file_field:
             raise ParameterError(f"fields are mapped as field=theirs, with commas between ({example}); got {text!r}")
         if field not in allowed:
-            hint = suggest(field, allowed, most=len(allowed))
-            if file_field in allowed and not get_close_matches(field, allowed, cutoff=0.75):
-                hint = f"; did you mean {file_field}={field}?"
+            hint = (
+                f"; did you mean {file_field}={field}?"
+                if file_field in allowed and not get_close_matches(field, allowed, cutoff=0.75)
+                else suggest(field, allowed, most=len(allowed))
+            )
             raise ParameterError(f"{field!r} is no field of {of}{hint}")
         if field in names:
             raise ParameterError(f"field {field!r} is mapped twice: {names[field]} and {file_field}")
@@ -189,9 +191,9 @@ class ToolDefinition:
 
 def is_definition(value: object) -> bool:
     """Whether a JSON value looks like the definition of one tool, right or wrong."""
-    if not isinstance(value, dict):
-        return False
-    return isinstance(value.get("function"), dict) or ("name" in value and any(key in value for key in SCHEMA_KEYS))
+    return isinstance(value, dict) and (
+        isinstance(value.get("function"), dict) or ("name" in value and any(key in value for key in SCHEMA_KEYS))
+    )
 
 
 def describes_item(value: object) -> bool:
@@ -203,12 +205,13 @@ def describes_item(value: object) -> bool:
         return False
     function = value.get("function")
     if isinstance(function, dict):
-        is_call = "arguments" in function or value.get("id") is not None
-        return describes_item(function) or not is_call
+        return describes_item(function) or not ("arguments" in function or value.get("id") is not None)
     schemas = (value.get(key) for key in ("schema", *SCHEMA_KEYS) if key != "parameters")
-    if value.get("description") is not None or any(schema is not None for schema in schemas):
-        return True
-    return value.get("parameters") is not None and "arguments" not in value and _is_schema(value["parameters"])
+    return (
+        value.get("description") is not None
+        or any(schema is not None for schema in schemas)
+        or (value.get("parameters") is not None and "arguments" not in value and _is_schema(value["parameters"]))
+    )
 
 
 def _is_schema(parameters: object) -> bool:
@@ -408,8 +411,7 @@ def listed_tools(values: Iterable[Any]) -> Catalog:
     for document in values:
         left = [document] if isinstance(document, dict | list) else []
         for value in left:
-            fields = value.items() if isinstance(value, dict) else (("", entry) for entry in value)
-            for name, entry in fields:
+            for name, entry in value.items() if isinstance(value, dict) else (("", entry) for entry in value):
                 tools = entry if name in ("tools", "functions") and isinstance(entry, list) else []
                 text = str(tools)
                 for tool in filter(describes_item, tools if text not in read else ()):

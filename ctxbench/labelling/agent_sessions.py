@@ -432,8 +432,7 @@ class SessionReader:
 
 def _may_repeat(use: _Use, name: str, items: Sequence[str]) -> bool:
     """Whether an event with the id of a call may repeat it: it names the same tool or items, or the first ones."""
-    is_named = bool(use.items or use.status)
-    return not is_named or not name or use.items == items != [] or same_tool(use.tool, name)
+    return not (use.items or use.status) or not name or use.items == items != [] or same_tool(use.tool, name)
 
 
 def _message(line: dict[str, Any]) -> dict[str, Any]:
@@ -512,8 +511,7 @@ def _uses(message: Mapping[str, Any], role: str) -> tuple[list[_Call], list[_Res
             break  # it is quoted
         value, end = parsed(inner.strip()), start
         call = value if isinstance(value, dict) else {tag: value.strip() for tag, value in _TAG.findall(inner)}
-        arguments = get(value, *_FIELDS["input"]) if call is value else call
-        calls.insert(0, ("", str(call.get("name", name)), arguments))
+        calls.insert(0, ("", str(call.get("name", name)), get(value, *_FIELDS["input"]) if call is value else call))
     if role == "user" and (match := _TEXT_RESULT.match(text)) and not any(_elements(_WRAPPED, text)):
         results.append(("", text[match.end() :], None))
     return calls, results

@@ -204,9 +204,11 @@ def _judged(state: State, labels: dict[ItemKey, Label], answer: KeyPress) -> Sta
         return replace(state, unsure=state.unsure | {(item, of)})
     state = replace(state, judged=state.judged | {(item, of)}, unsure=state.unsure - {(item, of)})
     label = labels.get(of)
-    if not answer.yes or label is None or label.grade != 2:
-        return state
-    return replace(state, labels=tuple(standing_in(labels, answer.query, item, of, source=PERSON).values()))
+    return (
+        replace(state, labels=tuple(standing_in(labels, answer.query, item, of, source=PERSON).values()))
+        if answer.yes and label is not None and label.grade == 2
+        else state
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -123,9 +123,11 @@ class LoCoMo(FileImporter, recipe="locomo"):
             ids_by_text = {_plain_id(turn): turn for turn in turns} | {turn: turn for turn in turns}
             candidates = list(_observations(entry, ids_by_text) if name == OBSERVATIONS else turns.values())
             items += candidates
-            keys_by_turn = {turn: [item.key] for turn, item in turns.items()}
-            if name == OBSERVATIONS:
-                keys_by_turn = group_pairs((turn, item.key) for item in candidates for turn in item.metadata["turns"])
+            keys_by_turn = (
+                group_pairs((turn, item.key) for item in candidates for turn in item.metadata["turns"])
+                if name == OBSERVATIONS
+                else {turn: [item.key] for turn, item in turns.items()}
+            )
             fields: dict[str, Any] = {"conversation": conversation, "available": tuple(item.key for item in candidates)}
             if name == MEMORIES:
                 end = max(datetime.fromisoformat(str(item.created)) for item in candidates)

@@ -414,9 +414,11 @@ def field_columns(role: str, name: str, names: tuple[str, ...]) -> list[str]:
 
 def _key(data: Mapping[str, Any], role: str, name: str, names: Mapping[str, str]) -> str | None:
     """What a row calls a field, by the user's names or `_FIELDS`; None if it is missing or null."""
-    if name in names and value_at(data, names[name]) is not None:
-        return names[name]
-    return next((key for key in field_columns(role, name, tuple(data)) if data[key] is not None), None)
+    return (
+        names[name]
+        if name in names and value_at(data, names[name]) is not None
+        else next((key for key in field_columns(role, name, tuple(data)) if data[key] is not None), None)
+    )
 
 
 def role_of(values: Sequence[Any], names: Mapping[str, str] = NO_NAMES) -> str:
@@ -575,8 +577,7 @@ class CollectionReader:
         query = values["id"] or _digest(values["text"])
         yield "queries", {"id": query, "text": values["text"]}
         for part, score in (("positive", 1), ("negative", 0)):
-            entries = values[part] if isinstance(values[part], list) else [values[part]]
-            for entry in filter(None, entries):
+            for entry in filter(None, values[part] if isinstance(values[part], list) else [values[part]]):
                 document = entry if isinstance(entry, dict) else {"text": entry}
                 key = _key(document, "documents", "id", self.names)
                 name = document[key] if key else _digest(document.get("text"))
@@ -679,7 +680,6 @@ class CollectionReader:
 
     def queries(self) -> list[PublishedQuery]:
         """The queries, those of `groups` with their groups."""
-        rows = [(role, row) for role in ("queries", "groups") for row in self.rows[role]]
         published = (
             PublishedQuery(
                 id=self.text(row, role, "id"),
@@ -688,7 +688,8 @@ class CollectionReader:
                 exported=_exported(row),
                 groups=_groups(row, self.value(row.data, role, "expected")) if role == "groups" else None,
             )
-            for role, row in rows
+            for role in ("queries", "groups")
+            for row in self.rows[role]
         )
         return list(unique_entries("query", ((query.id, query.row, query) for query in published)).values())
 
@@ -726,9 +727,11 @@ def plain_rows(path: Path, role: str, faults: list[Fault]) -> Iterator[tuple[int
             yield line, role, fields
             continue
         columns = _PLAIN.get((role, 4)) or _PLAIN.get((role, 6))
-        message = Message("labelling.tabs", expected="id and text (or id, title, text)", got=len(text.split("\t")))
-        if columns:
-            message = Message("labelling.fields-by-blanks", n=len(columns), columns=columns, got=len(text.split()))
+        message = (
+            Message("labelling.fields-by-blanks", n=len(columns), columns=columns, got=len(text.split()))
+            if columns
+            else Message("labelling.tabs", expected="id and text (or id, title, text)", got=len(text.split("\t")))
+        )
         faults.append(Fault(message, path, line))
 
 

@@ -317,10 +317,11 @@ def split_dataset(
             f"dataset {dataset.name} has {len(bundles):,} {'query' if len(bundles) == 1 else 'queries'} or groups "
             f"that stay together, too few for {folds:,} folds"
         )
-    if by == "time":
-        splits, cut = _time_splits(dataset, bundles, share)
-    else:
-        splits, cut = [_hash_split(name, folds=folds, share=share) for name, _ in bundles], ""
+    splits, cut = (
+        _time_splits(dataset, bundles, share)
+        if by == "time"
+        else ([_hash_split(name, folds=folds, share=share) for name, _ in bundles], "")
+    )
     split = {dataset.queries[row].id: name for (_, rows), name in zip(bundles, splits, strict=True) for row in rows}
     queries = tuple(replace(query, split=split[query.id]) for query in dataset.queries)
     result = replace(dataset, queries=queries, version=version or dataset.version)
@@ -378,8 +379,7 @@ def _time_splits(dataset: Dataset, bundles: Sequence[tuple[str, list[int]]], sha
         raise ParameterError(f"dataset {dataset.name}: all queries stay together; there is nothing to split")
     n_tuning = min(range(1, len(order)), key=lambda n: abs(sum(sizes[:n]) - share * len(dataset)))
     tuning = set(order[:n_tuning])
-    splits = [SPLITS[0] if b in tuning else SPLITS[1] for b in range(len(bundles))]
-    return splits, last[order[n_tuning - 1]].isoformat()
+    return [SPLITS[0] if b in tuning else SPLITS[1] for b in range(len(bundles))], last[order[n_tuning - 1]].isoformat()
 
 
 def _time(query: DatasetQuery) -> datetime:
@@ -668,14 +668,13 @@ def required_counts(dataset: Dataset) -> dict[str, int]:
 def _spreads(dataset: Dataset, counter: TokenCounter, item_tokens: IntArray) -> dict[str, Spread]:
     texts = [query.request.text for query in dataset.queries]
     of_queries = CharsCounter() if counter.name.startswith("file:") else counter
-    search = [item.search_text for item in dataset.catalog]
     return {
         "labels per query": Spread.of(Counter(label.query for label in dataset.labels).values()),
         "required per query": Spread.of(required_counts(dataset).values()),
         "words per query": Spread.of(len(words(text)) for text in texts),
         f"tokens per query ({of_queries.name})": Spread.of(of_queries.count([q.id for q in dataset.queries], texts)),
         "chunks per query": Spread.of(len(query_chunks(text)) for text in texts),
-        "words per item": Spread.of(len(words(text)) for text in search),
+        "words per item": Spread.of(len(words(item.search_text)) for item in dataset.catalog),
         f"tokens per item ({counter.name})": Spread.of(item_tokens),
         "chunks per item": Spread.of(len(chunks_of(item)) for item in dataset.catalog),
     }

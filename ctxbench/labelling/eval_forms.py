@@ -119,9 +119,11 @@ def rows_of_file(
         triggers.read(read)
         return None
     part = EvalRows(path=path, name=path.name.partition(".")[0], form=kind, rows=[])
-    entries = [entry for document in read for entry in records_of(document, is_whole=len(read) == 1)]
-    if kind == "promptfoo":
-        entries = [test for document in read for test in _tests(document, finder, faults)]
+    entries = (
+        [test for document in read for test in _tests(document, finder, faults)]
+        if kind == "promptfoo"
+        else [entry for document in read for entry in records_of(document, is_whole=len(read) == 1)]
+    )
     for entry in entries:
         if isinstance(entry.value, dict):
             part.rows.append(Row(entry.value, faults, entry.path, entry.line))
@@ -168,8 +170,7 @@ def records_of(document: Document, *, is_whole: bool = True) -> list[Document]:
     by_id = next((value[name] for name in value if snake(name) in _LISTS and len(_dict(value[name])) > 1), value)
     is_list = by_id is not value and all(isinstance(inner, dict) for inner in by_id.values())
     if is_list or (value and all(set(map(snake, _dict(inner))) & set(REQUESTS) for inner in value.values())):
-        records = by_id if is_list else value
-        return [replace(document, value={"id": name, **inner}) for name, inner in records.items()]
+        return [replace(document, value={"id": name, **inner}) for name, inner in (by_id if is_list else value).items()]
     if is_whole and value and all(" " in text and _lists_names(names) for text, names in value.items()):
         return [replace(document, value={"query": text, "expected": names}) for text, names in value.items()]
     paths = [path for path in _list_paths(value) if is_whole or len(path) == 1] if not is_log(value) else []
@@ -182,12 +183,12 @@ def records_of(document: Document, *, is_whole: bool = True) -> list[Document]:
     if not paths:
         return [document]
     outer = [(path[0], entry) for path in paths for entry in lists[path]]
-    entries = [(name, entry) for name, inner in outer for entry in records_of(inner, is_whole=False)]
     return [
         replace(entry, value={"split": split_name(name), **entry.value})
         if name in _SPLITS and isinstance(entry.value, dict)
         else entry
-        for name, entry in entries
+        for name, inner in outer
+        for entry in records_of(inner, is_whole=False)
     ]
 
 
@@ -242,8 +243,7 @@ def _tests(document: Document, finder: ItemFinder, faults: list[Fault]) -> Itera
     if "tests" in _dict(config.get("config")):  # results, which hold their configuration
         document, config = replace(document, value=config["config"], text="", lines={}), config["config"]
     tests = document.entries("tests") if {"tests", "scenarios"} & set(config) else [document]
-    files = [name for name in (config.get("tests"), *(test.value for test in tests)) if isinstance(name, str)]
-    for name in files:
+    for name in (name for name in (config.get("tests"), *(test.value for test in tests)) if isinstance(name, str)):
         try:
             paths = data_files([document.path.parent / name.removeprefix("file://")])
             tests += [test for path in paths for outer in documents(path, faults) for test in records_of(outer)]

@@ -169,8 +169,7 @@ class Imported:
         report = self.report.report if isinstance(self.report, TraceImport) else self.report
         files = [{"path": str(path), "kind": kind.name} for path, kind in self.plan.kinds.items()]
         skipped = [str(path) for path in self.plan.skipped]
-        counted = {} if report is None else report.as_dict()
-        return {"files": files, "skipped": skipped, "found": self.found, **counted}
+        return {"files": files, "skipped": skipped, "found": self.found, **({} if report is None else report.as_dict())}
 
 
 def plan_import(
@@ -274,9 +273,11 @@ def _unknown(path: Path, first: Any, faults: Sequence[Fault], command: str) -> S
     if first in (None, [], {}):
         return faults or [Fault(Message("labelling.empty-file"), path, 1)]
     fields = [repr(name) for name in first][:_FIELDS] if isinstance(first, dict) else []
-    if fields and command:
-        return [Fault(Message("labelling.unknown-fields", fields=fields, command=command), path)]
-    return [Fault(Message("labelling.unknown-kind", fields=fields or ["none"]), path)]
+    return (
+        [Fault(Message("labelling.unknown-fields", fields=fields, command=command), path)]
+        if fields and command
+        else [Fault(Message("labelling.unknown-kind", fields=fields or ["none"]), path)]
+    )
 
 
 def open_items(name: str, open_name: Callable[[str], Catalog] = open_catalog) -> Catalog:
@@ -390,8 +391,7 @@ def import_options(**options: Any) -> ImportOptions:
         check_choice("option", name, [*allowed, *general])
     settings = ImportSettings(**{name: options.pop(name) for name in general if name in options})
     if "renames" in options:
-        renames = options["renames"] or {}
-        options["renames"] = {ItemKey.parse(old): ItemKey.parse(new) for old, new in renames.items()}
+        options["renames"] = {ItemKey.parse(old): ItemKey.parse(new) for old, new in (options["renames"] or {}).items()}
     if not isinstance(options.get("redact", True), bool):
         options |= {"redact": True, "patterns": Path(options["redact"])}
     return ImportOptions(settings=settings, **options)

@@ -285,12 +285,11 @@ def import_collection(
     paths = [path for path in files if path not in reader.roles.get("export", ())]
     if folder is not None and (folder / EXPORT_FILE).is_file():
         draft.read_card(folder / EXPORT_FILE)
-    folders = [path.absolute().parent for path in paths]
     return Assembly(draft, catalog, items, queries, judgments, ambiguous).conversion(
         form=form,
         files=paths,
         labelling=str(Message("labelling.card-published", form=form)),
-        where=paths[0] if len(paths) == 1 else Path(os.path.commonpath(folders)),
+        where=paths[0] if len(paths) == 1 else Path(os.path.commonpath([path.absolute().parent for path in paths])),
     )
 
 

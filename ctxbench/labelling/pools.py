@@ -632,14 +632,13 @@ class Predictor:
         differ = np.array([[row[i] != row[j] for i, j in selector_pairs] for row in rows], dtype=np.bool_)
         differ = differ.reshape(len(ids), len(selector_pairs))
         wrong = np.array([1.0 - _CALLED if case.called else 0.0 for case in cases.cases])
-        n_missing = np.array([sum(guess.probabilities.values()) for guess in query_guesses])
         return Guesses(
             queries=ids,
             complete=complete,
             first=first * differ,
             second=second * differ,
             differ=differ,
-            answers=1.0 + n_missing + wrong,
+            answers=1.0 + np.array([sum(guess.probabilities.values()) for guess in query_guesses]) + wrong,
         )
 
     def _cases(self, cases: Sequence[Case], guesses: Sequence[Guess], sets: Sequence[tuple[int, ...]]) -> Cases:

@@ -408,9 +408,11 @@ class BFCL:
             return self._dataset(name, entries, groups=[entry.answer_names[0] for entry in entries])
         multiple, irrelevance = self._entries(MULTIPLE), self._entries(IRRELEVANCE)
         groups = _groups([*multiple, *irrelevance])
-        if name == "bfcl-live":
-            return self._dataset(name, multiple, groups=groups[: len(multiple)])
-        return self._dataset(name, [*multiple, *irrelevance], groups=groups)
+        return (
+            self._dataset(name, multiple, groups=groups[: len(multiple)])
+            if name == "bfcl-live"
+            else self._dataset(name, [*multiple, *irrelevance], groups=groups)
+        )
 
     def _entries(self, part: str) -> list[_BfclEntry]:
         answers = self._rows(f"possible_answer/BFCL_v4_{part}.json") if part != IRRELEVANCE else []

@@ -68,9 +68,9 @@ class Resolved:
 
 def _resolved(name: str, rule: str, keys: Collection[ItemKey]) -> Resolved:
     """The item of a name if there is one, else the candidates."""
-    if len(keys) > 1:
-        return Resolved(name, None, AMBIGUOUS, tuple(keys))
-    return Resolved(name, next(iter(keys), None), rule)
+    return (
+        Resolved(name, None, AMBIGUOUS, tuple(keys)) if len(keys) > 1 else Resolved(name, next(iter(keys), None), rule)
+    )
 
 
 class NameResolver:
@@ -408,10 +408,9 @@ class FieldRoles:
         likely = labels & {name.partition(".")[0] for name in evidence.items} - offered
         unused = offered | (labels & {*evidence.texts} - likely if likely else set())
         named = {role: _called(plain, names, unused) for role, names in FIELDS.items()}
-        ids = _called(plain, OTHERWISE["id"]) or (_naming(records) if not named["id"] else [])
         fields_by_use = {
             "query": _called(plain, REQUESTS),
-            "id": ids,
+            "id": _called(plain, OTHERWISE["id"]) or (_naming(records) if not named["id"] else []),
             "expected": [name for name in plain if name in likely],
         }
         return cls(
@@ -447,9 +446,11 @@ def listed_definitions(value: Any) -> list[Any]:
     The list may also have tools that the provider of the model runs, which have no definition.
     """
     entries = entries_of(value)
-    if not all(describes_item(entry) or _is_hosted(entry) for entry in entries):
-        return []
-    return [entry for entry in entries if describes_item(entry)]
+    return (
+        [entry for entry in entries if describes_item(entry)]
+        if all(describes_item(entry) or _is_hosted(entry) for entry in entries)
+        else []
+    )
 
 
 def _is_hosted(entry: Any) -> bool:
@@ -471,9 +472,11 @@ def entries_of(value: Any) -> list[Any]:
             and all(isinstance(tool, dict) and is_keyed_tool(tool) for tool in value.values())
         )
         value = [keyed_tool(name, tool) for name, tool in value.items()] if by_name else [value]
-    if not isinstance(value, list):
-        return []
-    return [inner for entry in value for inner in (entry if isinstance(entry, list) else [entry])]
+    return (
+        [inner for entry in value for inner in (entry if isinstance(entry, list) else [entry])]
+        if isinstance(value, list)
+        else []
+    )
 
 
 @lru_cache(maxsize=4096)

@@ -194,8 +194,7 @@ _WEIGHTS: Mapping[str, FloatArray] = {
 def _kappa(question: str, table: IntArray, weights: FloatArray, *, seed: int) -> Kappa:
     """The kappa of one question; `table` by query, shape (n_queries, 3, 3)."""
     observed, expected, value = kappa(table.sum(axis=0), weights)
-    rng = np.random.default_rng(seed)
-    drawn = rng.multinomial(len(table), np.full(len(table), 1 / len(table)), size=RESAMPLES)
+    drawn = np.random.default_rng(seed).multinomial(len(table), np.full(len(table), 1 / len(table)), size=RESAMPLES)
     values = np.array([kappa(np.tensordot(times, table, axes=1), weights)[2] for times in drawn])
     values = values[~np.isnan(values)]
     low, high = np.percentile(values, [2.5, 97.5]).tolist() if len(values) else (float("nan"),) * 2

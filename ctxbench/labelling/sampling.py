@@ -473,9 +473,11 @@ class Sample:
         return self._labels_to_halve("difference", partial(self.difference_tally, pair, first, second), turns)
 
     def _labels_to_halve(self, kind: str, tally: Callable[..., Tally], turns: Sequence[int]) -> int | None:
-        if not self.unsure:
-            return labels_to_halve_interval(tally(end=0), turns, kind=kind)
-        return labels_to_halve_interval(tally(end=-1), turns, kind=kind, upper=tally(end=1))
+        return (
+            labels_to_halve_interval(tally(end=-1), turns, kind=kind, upper=tally(end=1))
+            if self.unsure
+            else labels_to_halve_interval(tally(end=0), turns, kind=kind)
+        )
 
 
 def _tally(

@@ -141,9 +141,11 @@ class LabellingSession:
         """Whether a query of the queue is asked: not if it is gone, was skipped, or was labelled elsewhere."""
         if query_id not in self.pool.row:
             return False
-        if query_id in self._states.touched:
-            return not self.state(query_id).skipped or self.through(query_id)
-        return not self.through(query_id)
+        return (
+            not self.state(query_id).skipped or self.through(query_id)
+            if query_id in self._states.touched
+            else not self.through(query_id)
+        )
 
     def _prompt(self, query_id: str) -> LabelPrompt:
         state = self.state(query_id)
@@ -301,9 +303,11 @@ class LabellingSession:
 
     def _guesses(self) -> list[tuple[Sequence[float], Sequence[float], Sequence[float]]]:
         """The guesses by stratum; new ones if the queue was drawn for other selectors."""
-        if self.pool.names == self.queue.selectors:
-            return [(stratum.complete, stratum.first, stratum.second) for stratum in self.queue.strata]
-        return [self._guess_anew(stratum.queries) for stratum in self.queue.strata]
+        return (
+            [(stratum.complete, stratum.first, stratum.second) for stratum in self.queue.strata]
+            if self.pool.names == self.queue.selectors
+            else [self._guess_anew(stratum.queries) for stratum in self.queue.strata]
+        )
 
     def _guess_anew(self, queries: Iterable[str]) -> tuple[Sequence[float], Sequence[float], Sequence[float]]:
         """The guessed shares of the existing queries of a stratum; even chances if there are none."""
@@ -560,14 +564,13 @@ def _describe_labelling(labelling: str, dataset: Dataset, counts: Counter[str]) 
     )
     queries = dataset.queries
     partly = sum(query.partly_labelled for query in queries)
-    nothing = sum(query.needs_nothing for query in queries)
     message = Message(
         "labelling.card-sources",
         total=total,
         shares=shares or "none",
         queries=len(queries),
         judged=len(dataset.judged().queries),
-        nothing=nothing,
+        nothing=sum(query.needs_nothing for query in queries),
         partly=partly,
     )
     return f"{start} {_MARK}{message}".lstrip()

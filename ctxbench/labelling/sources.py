@@ -187,10 +187,7 @@ def _documents(content: BinaryIO, head: bytes, path: Path, faults: list[Fault]) 
     if _PRINTED.match(text):
         raise InputError([Fault(Message("labelling.printed-span"), path, 1)])
     if text[:1] in ("{", "["):
-        if _is_one_a_line(text):
-            yield from _json_lines(lines, path, faults)
-        else:
-            yield from _json_documents(content, path, faults)
+        yield from _json_lines(lines, path, faults) if _is_one_a_line(text) else _json_documents(content, path, faults)
     elif text.startswith(("data:", "event:", "id:", ":")) and _STREAM.search(text):
         yield from _stream(lines, path, faults)
     elif (front := _FRONT_MATTER.match(text)) and _YAML.match(front[1]):

@@ -235,8 +235,7 @@ class SpanTree:
 
     def _latest_record(self, node: Span) -> Record | None:
         """The latest record before a span, of the same agent if it has one."""
-        unit = f"{self._trace}/{self._agent(node)}"
-        records, times = self._units.get(unit) or self._units.get(None) or ([], [])
+        records, times = self._units.get(f"{self._trace}/{self._agent(node)}") or self._units.get(None) or ([], [])
         return records[max(bisect_right(times, self._starts[node.id]) - 1, 0)] if records else None
 
     def _attach_calls(self) -> None:
@@ -629,9 +628,11 @@ def _field(data: Mapping[str, Any], *names: str) -> Any:
 
 def _attributes(value: Any) -> dict[str, Any]:
     """Attributes as an object, from OTLP's list of keys and values, an object, or its text."""
-    if isinstance(value, list):
-        return {str(entry["key"]): _value(entry.get("value")) for entry in value if "key" in entry}
-    return dict(_object(value))
+    return (
+        {str(entry["key"]): _value(entry.get("value")) for entry in value if "key" in entry}
+        if isinstance(value, list)
+        else dict(_object(value))
+    )
 
 
 def _value(value: Any) -> Any:

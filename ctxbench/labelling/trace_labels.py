@@ -391,9 +391,11 @@ class Builder:
 
     def _checked_call(self, call: Call, offered: frozenset[ItemKey]) -> Call:
         """A call with a checked status: `unknown tool` in the result of an offered tool is an error."""
-        if call.guessed and call.status == "unknown_tool" and self._resolve(call.name, offered).key in offered:
-            return replace(call, status="error")
-        return call
+        return (
+            replace(call, status="error")
+            if call.guessed and call.status == "unknown_tool" and self._resolve(call.name, offered).key in offered
+            else call
+        )
 
     def _resolve(self, name: str, offered: frozenset[ItemKey]) -> Resolved:
         """The item of a called name; of several items the offered one."""
@@ -412,8 +414,7 @@ class Builder:
         return tuple(sorted(keys, key=self._position.__getitem__))
 
     def _keys(self, names: Iterable[str]) -> tuple[ItemKey, ...]:
-        keys = (self.names.resolve(name).key for name in names)
-        return tuple(dict.fromkeys(key for key in keys if key is not None))
+        return tuple(dict.fromkeys(key for key in (self.names.resolve(name).key for name in names) if key is not None))
 
     def _available(self, turn: Turn) -> tuple[ItemKey, ...] | None:
         """The items available to the request: a scope, a list, or None for all."""

@@ -658,9 +658,11 @@ def _role(entry: Mapping[str, Any]) -> str:
 
 def _is_part(entry: Any) -> bool:
     """Whether an entry of a list of messages is a part of a message, a call, or the result of a call."""
-    if not isinstance(entry, dict) or _role(entry) or isinstance(entry.get("message"), dict) or "lc" in entry:
-        return False
-    return entry.get("type", "message") != "message" or _call(entry) is not None or "text" in entry
+    return (
+        isinstance(entry, dict)
+        and not (_role(entry) or isinstance(entry.get("message"), dict) or "lc" in entry)
+        and (entry.get("type", "message") != "message" or _call(entry) is not None or "text" in entry)
+    )
 
 
 def _unwrapped(entry: Any) -> dict[str, Any]:

@@ -183,8 +183,7 @@ def read_exchange(data: Mapping[str, Any], position: int, *, findings: LogFindin
     options = (response, *map(data.get, _OPTIONS))  # a response of OpenAI repeats the tools of its request
     sources = (request, data, *(source for source in options if isinstance(source, dict)))
     offered = next((tools for source in sources if (tools := offered_tools(source)) is not None), None)
-    has_no_tools = offered is None and bool(name) and ("model" in request or field not in _OF_LINES)
-    offered = [] if has_no_tools else offered
+    offered = [] if offered is None and name and ("model" in request or field not in _OF_LINES) else offered
     # the calls of a text answer are known only if the line lists the tools of the model
     unread = responses if not name or (name in texts and offered is None) else {}
     identity = _identities((data, response if isinstance(response, dict) else {}, request))
@@ -222,8 +221,7 @@ def unread_line(data: Any) -> Message:
     if any(isinstance(part, dict | list) and read_response(part) is not None for part in _responses(data).values()):
         return Message("labelling.answer-alone")
     fields = ", ".join(map(repr, list(data)[:_SHOWN])) or "no fields"
-    hint = "".join(map(meant_field, data))
-    return Message("labelling.not-a-turn", fields=fields, hint=hint, known=TURN_FIELDS)
+    return Message("labelling.not-a-turn", fields=fields, hint="".join(map(meant_field, data)), known=TURN_FIELDS)
 
 
 def find_request(data: Mapping[str, Any]) -> tuple[str, Mapping[str, Any], dict[str, Any]] | None:
@@ -327,9 +325,11 @@ def offered_tools(request: Mapping[str, Any]) -> list[Any] | None:
     tools = get({**(config if isinstance(config, dict) else {}), **request}, "tools", "functions")
     if isinstance(tools, dict):  # by name, as in the AI SDK
         return [name for name, tool in tools.items() if not (isinstance(tool, dict) and tool.get("type") in _HOSTED)]
-    if not isinstance(tools, list):
-        return None
-    return [declaration for tool in tools for declaration in _declared(tool) if not _is_hosted(declaration)]
+    return (
+        [declaration for tool in tools for declaration in _declared(tool) if not _is_hosted(declaration)]
+        if isinstance(tools, list)
+        else None
+    )
 
 
 def recorded_tools(value: Any) -> list[Any]:
@@ -545,9 +545,11 @@ def _by_messages(members: list[Record]) -> list[list[Record]]:
         if record.text is not None:
             latest[key] = group
     users = [next((record.users for record in group if record.text is not None), 0) for group in groups]
-    if members[0].turn is None and len(groups) > 1 and min(users) > 0 and len(set(users)) == len(users):
-        return [groups[i] for i in sorted(range(len(groups)), key=users.__getitem__)]
-    return groups
+    return (
+        [groups[i] for i in sorted(range(len(groups)), key=users.__getitem__)]
+        if members[0].turn is None and len(groups) > 1 and min(users) > 0 and len(set(users)) == len(users)
+        else groups
+    )
 
 
 def _continues(record: Record, group: list[Record]) -> bool:

@@ -234,9 +234,11 @@ class ServedContext:
     @cached_property
     def tokens(self) -> int:
         """The tokens of the rendered text, or of the items."""
-        if self.prompt.context:
-            return int(self.resources.text_tokens([self.prompt.context])[0])
-        return sum(item["tokens"] for item in self.items)
+        return (
+            int(self.resources.text_tokens([self.prompt.context])[0])
+            if self.prompt.context
+            else sum(item["tokens"] for item in self.items)
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """`data` and `meta` of a response.

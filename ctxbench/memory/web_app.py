@@ -365,9 +365,11 @@ def _fault(value: Any, schema: Mapping[str, Any]) -> str:
         return Message("memory.text-length", shortest=low, longest=high, got=len(value))
     if isinstance(value, str) and value not in schema.get("enum", [value]):
         return Message("memory.text-choice", known=schema["enum"], got=value)
-    if schema in (_OWN_ID, _NAME, _MESSAGE, _CONTENT) and not re.search(schema["pattern"], value):
-        return Message("memory.own-id" if schema is _OWN_ID else "memory.text-blank")
-    return ""
+    return (
+        Message("memory.own-id" if schema is _OWN_ID else "memory.text-blank")
+        if schema in (_OWN_ID, _NAME, _MESSAGE, _CONTENT) and not re.search(schema["pattern"], value)
+        else ""
+    )
 
 
 _log = logging.getLogger(__name__)
@@ -416,8 +418,7 @@ def web_app(service: ContextService | SelectService, access: Access) -> Starlett
 
     A request that takes too long gets an error; its thread continues until the answer is complete.
     """
-    kind = _ContextApp if isinstance(service, ContextService) else _SelectApp
-    return kind(service, access).app()
+    return (_ContextApp if isinstance(service, ContextService) else _SelectApp)(service, access).app()
 
 
 class _WebApp(ABC):
@@ -581,8 +582,7 @@ class _ContextApp(_WebApp):
 
         def answer_body() -> bytes:
             build = getattr(self._service, action)
-            writing = _writing(body)
-            context = build(body["message"], thread=body.get("threadId"), user=user, writing=writing).as_dict()
+            context = build(body["message"], thread=body.get("threadId"), user=user, writing=_writing(body)).as_dict()
             return json.dumps(context, ensure_ascii=False, allow_nan=False).encode()
 
         return Response(await self._in_turn(user, answer_body), media_type="application/json")
@@ -601,8 +601,7 @@ class _ContextApp(_WebApp):
         return JSONResponse({"success": True})
 
     def _feedback(self, body: dict[str, Any], user: str | None) -> None:
-        context = body.get("contextId")
-        self._service.feedback(body["contextItemId"], useful=body["useful"], user=user, context=context)
+        self._service.feedback(body["contextItemId"], useful=body["useful"], user=user, context=body.get("contextId"))
 
     def _sufficient(self, body: dict[str, Any], user: str | None) -> None:
         self._service.sufficient(body["contextId"], body["sufficient"], user=user)
