@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -42,15 +43,6 @@ from ctxbench.io.errors import (
 )
 from ctxbench.io.files import cache_dir, temporary_folder, write_atomic
 from ctxbench.io.workers import Workers
-from ctxbench.labelling.overlap import (
-    FIRST_FEW,
-    VECTORS_THRESHOLD,
-    EditEffect,
-    NamesAlike,
-    Overlap,
-    OverlapPair,
-    overlap,
-)
 from ctxbench.model.requests import Batch
 from ctxbench.model.resources import EMBEDDER, kind_of
 from ctxbench.report.pages import titles, write_parted
@@ -64,6 +56,9 @@ from ctxbench.search.tokens import TokenCounter, open_counter
 from ctxbench.selectors.definitions import find_definition, selector_name, shipped_spec
 from ctxbench.selectors.external import all_empty
 from ctxbench.selectors.selector import offered_sizes
+
+if TYPE_CHECKING:  # what only `data overlap` needs
+    from ctxbench.labelling.overlap import EditEffect, NamesAlike, Overlap, OverlapPair
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -515,6 +510,8 @@ def show_overlap(name: str, *, embedder: str, threshold: float | None, list_all:
         list_all: try changes for all pairs, and list all, not the first ten.
         as_json: print JSON, which lists everything.
     """
+    from ctxbench.labelling.overlap import VECTORS_THRESHOLD, overlap
+
     catalog = find_catalog(name)
     with progress() as bar:
         vectors = open_vectors(
