@@ -535,6 +535,8 @@ def overlap_lines(result: Overlap, *, limit: int | None = 10) -> list[str]:
 
 
 def _summary(result: Overlap) -> Iterator[str]:
+    from ctxbench.labelling.overlap import FIRST_FEW
+
     types = ", ".join(f"{n:,} {type_}{'s' * (n != 1)}" for type_, n in result.items.items()) or "no items"
     left_out = f"; {result.left_out:,} that no search finds (disabled, or by hand only) are left out"
     yield f"{types}: {result.tokens:,} prompt tokens{left_out if result.left_out else ''}"
