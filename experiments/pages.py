@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import pandas as pd
 
 from ctxbench.cli.common import run_script
+from ctxbench.evaluation.experiment import versions
 from ctxbench.io.files import write_atomic
+from ctxbench.io.workers import OptionalPool, Workers
 from ctxbench.report.pages import svg
 
 if TYPE_CHECKING:
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
 
 REPORTS = Path(__file__).parents[1] / "reports"
 ANSWER_WORDS, COLUMNS, LINES = 25, 8, 80
+OPTIONS = argparse.Namespace(jobs=None, page=False)  # of the command line
+U = TypeVar("U")
+R = TypeVar("R")
 
 Tables: TypeAlias = Mapping[str, pd.DataFrame]
 """Tables by name; that of the name "" is NAME.csv, each other NAME-OTHER.csv."""
@@ -71,17 +76,29 @@ def run_page(name: str, measure: Callable[[], Tables], page: Callable[[Tables], 
         about: what `--help` says.
     """
     parser = argparse.ArgumentParser(description=about)
+    parser.add_argument("--jobs", type=int, help="processes; default: as many as have work for 2 seconds each")
     parser.add_argument(
         "--page", action="store_true", help="write the page again from the kept tables, without measuring"
     )
-    arguments = parser.parse_args()
+    parser.parse_args(namespace=OPTIONS)
 
     def main() -> None:
-        if not arguments.page:
+        if not OPTIONS.page:
             keep_tables(name, measure())
         write_page(name, page(kept_tables(name)))
 
     run_script(main)
+
+
+def each(function: Callable[[U], R], units: Sequence[U]) -> Iterator[R]:
+    """Yield what a function measures of each unit, such as a dataset, in order, in as many processes as `--jobs` says.
+
+    Args:
+        function: of a script or module; it opens what it needs, such as vectors.
+        units: its arguments, picklable.
+    """
+    with OptionalPool(Workers(jobs=OPTIONS.jobs), versions) as pool:
+        yield from pool.map(function, units)
 
 
 def keep_tables(name: str, tables: Tables) -> None:

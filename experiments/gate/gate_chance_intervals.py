@@ -6,10 +6,9 @@ minutes on two cores.
 
 from __future__ import annotations
 
-import multiprocessing
+import operator
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -21,8 +20,7 @@ sys.path.append(str(Path(__file__).parents[1]))
 import numpy as np
 import pandas as pd
 from gate_chance import COMPLETENESS, NS, RECALL, TOKENS, Asked, Sample, Values, drawn, pair_of, populations
-from pages import Page, Picture, Tables, constrained_axes, run_page
-from threadpoolctl import threadpool_limits
+from pages import Page, Picture, Tables, constrained_axes, each, run_page
 
 from ctxbench.evaluation.comparisons import agreeing, gain_loss_interval, grouped_compare
 from ctxbench.evaluation.metrics import Metric
@@ -182,12 +180,12 @@ PARTS: dict[str, tuple[Any, list[tuple[Any, ...]]]] = {
 
 
 def measure() -> Tables:
-    """All four tables, by two processes."""
-    tables, context = {}, multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(2, mp_context=context, initializer=threadpool_limits, initargs=(1,)) as pool:
-        for name, (function, tasks) in PARTS.items():
-            sys.stderr.write(f"{name or 'coverage'}\n")
-            tables[name] = pd.DataFrame(row for rows in pool.map(function, *zip(*tasks, strict=True)) for row in rows)
+    """All four tables."""
+    tables = {}
+    for name, (function, tasks) in PARTS.items():
+        sys.stderr.write(f"{name or 'coverage'}\n")
+        calls = [partial(function, *arguments) for arguments in tasks]
+        tables[name] = pd.DataFrame(row for rows in each(operator.call, calls) for row in rows)
     return tables
 
 

@@ -19,7 +19,7 @@ import pandas as pd
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from pages import Page, Picture, Tables, constrained_axes, run_page
+from pages import Page, Picture, Tables, constrained_axes, each, run_page
 
 from ctxbench.datasets.lookup import open_dataset
 from ctxbench.evaluation.comparisons import grouped_estimate
@@ -48,7 +48,8 @@ LINKED = "linked"
 def measure() -> Tables:
     """Build the context of every request with each of the options."""
     options = [("", DEFAULT), *((name, {**DEFAULT, name: value}) for name in CHANGES for value in CHANGES[name])]
-    return {"": pd.DataFrame([{"changed": name, **values, **figures(values)} for name, values in options])}
+    measured = zip(options, each(figures, [values for _, values in options]), strict=True)
+    return {"": pd.DataFrame([{"changed": name, **values, **row} for (name, values), row in measured])}
 
 
 def figures(options: Mapping[str, Any]) -> dict[str, float]:

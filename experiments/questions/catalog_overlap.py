@@ -15,7 +15,7 @@ sys.path.append(str(Path(__file__).parents[1]))
 import numpy as np
 import pandas as pd
 from dots import dot_picture
-from pages import Page, Tables, run_page
+from pages import Page, Tables, each, run_page
 
 from ctxbench.datasets.dataset import Dataset, select_queries
 from ctxbench.datasets.lookup import open_dataset
@@ -34,8 +34,12 @@ CLEAR, CONFUSED = "clear", "confused"
 
 def measure() -> Tables:
     """Counts of every dataset."""
-    vectors = open_vectors(open_embedder("minilm"))
-    return {"": pd.DataFrame(counts(open_dataset(name), vectors.get) for name in DATASETS)}
+    return {"": pd.DataFrame(each(counts_of, DATASETS))}
+
+
+def counts_of(name: str) -> dict[str, object]:
+    """Counts of a dataset, by the vectors of the default embedder."""
+    return counts(open_dataset(name), open_vectors(open_embedder("minilm")).get)
 
 
 def counts(dataset: Dataset, embed: Callable[[Sequence[str]], Float32Array]) -> dict[str, object]:

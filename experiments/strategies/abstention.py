@@ -16,7 +16,7 @@ import pandas as pd
 sys.path.append(str(Path(__file__).parents[1]))
 
 from dots import WIDTH, local
-from pages import Page, Picture, Tables, run_page
+from pages import Page, Picture, Tables, each, run_page
 from trials import (
     AbstentionData,
     abstention_trial,
@@ -97,19 +97,24 @@ def _by_fit(fitted: Fit, examples: Examples) -> FloatArray:
 
 def measure(datasets: Mapping[str, str] = DATASETS) -> Tables:
     """What is gone and lost by dataset, reading and signal, and the curves over all queries."""
-    resources, _ = local()
-    rows, curves = [], []
-    for name, path in datasets.items():
-        case = Case(name, open_dataset(path), resources)
-        for signal, score in SIGNALS.items():
-            for reading, (before, after) in {FOLDED: case.folded(score), ALONE: case.alone(score)}.items():
-                rows.append({"dataset": name, "reading": reading, "signal": signal} | effect(before, after))
-                if reading == FOLDED:
-                    step = max(len(before.lost) // POINTS, 1)
-                    ends = {"lost": before.lost[::step], "gone": before.removed_share[::step]}
-                    curves.append(pd.DataFrame({"dataset": name, "signal": signal} | ends))
-    table = pd.DataFrame(rows)
+    parts = list(each(of_dataset, list(datasets.items())))
+    table = pd.DataFrame([row for rows, _ in parts for row in rows])
+    curves = [curve for _, of_part in parts for curve in of_part]
     return {"": table.assign(p=holm(table["p"].tolist())), "curves": pd.concat(curves)}
+
+
+def of_dataset(named: tuple[str, str]) -> tuple[list[dict[str, Any]], list[pd.DataFrame]]:
+    """The rows and curves of a dataset, by its name and path."""
+    name, path = named
+    case, rows, curves = Case(name, open_dataset(path), local()[0]), [], []
+    for signal, score in SIGNALS.items():
+        for reading, (before, after) in {FOLDED: case.folded(score), ALONE: case.alone(score)}.items():
+            rows.append({"dataset": name, "reading": reading, "signal": signal} | effect(before, after))
+            if reading == FOLDED:
+                step = max(len(before.lost) // POINTS, 1)
+                ends = {"lost": before.lost[::step], "gone": before.removed_share[::step]}
+                curves.append(pd.DataFrame({"dataset": name, "signal": signal} | ends))
+    return rows, curves
 
 
 def effect(before: AbstentionData, after: AbstentionData) -> dict[str, Any]:
