@@ -174,8 +174,11 @@ class QueryTexts:
 def _closed(message: str) -> Iterator[int]:
     """The numbers that a message closes, the most certain first."""
     first = message.split("\n", maxsplit=1)[0]
-    for index, pattern in enumerate(_CLOSED):
-        yield from map(int, pattern.findall(message if index > 1 else first))
+    yield from (
+        int(number)
+        for index, pattern in enumerate(_CLOSED)
+        for number in pattern.findall(message if index > 1 else first)
+    )
 
 
 def read_query_texts(path: Path) -> QueryTexts:
@@ -533,9 +536,8 @@ class GitRepository:
     def _changes(self, pairs: Sequence[str]) -> dict[str, tuple[FileChange, ...]]:
         """What commits changed, by their hashes; a pair is a commit and its first parent, or a commit alone."""
         words = ["diff-tree", "--stdin", "--root", "--always", "-r", "-z", "--raw", "--no-abbrev", *_DIFFERENCES]
-        data = self._git(*words, *self._renamed(), stdin=_lines(pairs))
         changes: dict[str, list[FileChange]] = {}
-        fields = iter(data.split(b"\0")[:-1])
+        fields = iter(self._git(*words, *self._renamed(), stdin=_lines(pairs)).split(b"\0")[:-1])
         for part in fields:
             if not part.startswith(b":"):
                 commit = changes.setdefault(part.decode(), [])

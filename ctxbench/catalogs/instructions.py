@@ -66,11 +66,10 @@ def read_page(source: str) -> Page:
     fields, why = _as_yaml("\n".join(map(_quoted, inside)))
     odd: str = "" if fields is not None else Message("catalogs.front-matter-yaml", why=why)
     named = [(i, match) for i, line in enumerate(inside, start=2) if (match := _FIELD.fullmatch(line))]
-    line_numbers = {match[1]: i for i, match in reversed(named)}
     if repeated := [name for name, n in Counter(match[1] for _, match in named).items() if n > 1]:
         odd = odd or Message("catalogs.front-matter-repeated", names=repeated)
     fields = _by_line(inside) if fields is None else fields
-    return Page(fields, text, present=True, odd=odd, line=line, lines=line_numbers)
+    return Page(fields, text, present=True, odd=odd, line=line, lines={match[1]: i for i, match in reversed(named)})
 
 
 def _quoted(line: str) -> str:
@@ -527,11 +526,11 @@ def _follow(read: _Folder, path: str, *, importer: _RuleFile, depth: int) -> Non
 
 def _imports(text: str) -> Iterator[str]:
     """The paths after an @ that starts a word, outside code."""
-    for line in _outside_fences(text):
-        yield from (
-            match.group(1).replace("\\ ", " ").rstrip(".,;:!?)")
-            for match in re.finditer(r"(?<!\S)@((?:\\ |[^\s`])+)", _without_spans(line))
-        )
+    yield from (
+        match.group(1).replace("\\ ", " ").rstrip(".,;:!?)")
+        for line in _outside_fences(text)
+        for match in re.finditer(r"(?<!\S)@((?:\\ |[^\s`])+)", _without_spans(line))
+    )
 
 
 def _heading(text: str) -> str:

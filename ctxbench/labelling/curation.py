@@ -310,7 +310,11 @@ def split_dataset(
     if folds and share is not None:
         raise ParameterError("share and folds exclude each other; remove one of them")
     share = 0.5 if share is None else share
-    _check(by, share, folds)
+    raise_first(
+        (by not in WAYS, f"a dataset is split by {' or '.join(WAYS)}, got {by!r}"),
+        (not 0 < share < 1, f"the share of tuning must be above 0 and below 1, got {share}"),
+        (folds and (folds < 2 or by != "hash"), f"folds must be 2 or more, by hash; got {folds} by {by}"),
+    )
     bundles = bundles_of(dataset.queries)
     if folds > len(bundles):
         raise ParameterError(
@@ -387,14 +391,6 @@ def _time(query: DatasetQuery) -> datetime:
         raise RuntimeError(f"query {query.id} has no time")
     time = datetime.fromisoformat(query.request.time)
     return time if time.tzinfo else time.replace(tzinfo=UTC)
-
-
-def _check(by: str, share: float, folds: int) -> None:
-    raise_first(
-        (by not in WAYS, f"a dataset is split by {' or '.join(WAYS)}, got {by!r}"),
-        (not 0 < share < 1, f"the share of tuning must be above 0 and below 1, got {share}"),
-        (folds and (folds < 2 or by != "hash"), f"folds must be 2 or more, by hash; got {folds} by {by}"),
-    )
 
 
 RULE = Message("labelling.name-leak-rule")

@@ -219,9 +219,7 @@ class _EvalReader:
     """Adds the records of files to the draft of a dataset."""
 
     def __init__(self, catalog: Catalog, finder: ItemFinder, draft: Draft, names: Mapping[str, str]) -> None:
-        self.draft = draft
-        self._mapped = names
-        self._catalog = catalog
+        self.draft, self._mapped, self._catalog = draft, names, catalog
         self._finder = finder
         self._grades: Mapping[int, int] = {}  # by score
         self._by_hand = {item.key for item in catalog if item.include == "manual"}

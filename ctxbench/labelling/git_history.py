@@ -268,9 +268,7 @@ class ItemVersions:
     """Creates and ends the versions of items along a history."""
 
     def __init__(self, file: FileView, commit: CommitView, lines: LineView = lambda *_: ()) -> None:
-        self._file = file
-        self._commit = commit
-        self._line_view = lines
+        self._file, self._commit, self._line_view = file, commit, lines
         self._items: list[Item] = []
         self._ends: dict[int, str] = {}
         self._live: dict[str, dict[str, int]] = {}  # by path, positions in the items by name

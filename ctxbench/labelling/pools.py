@@ -181,9 +181,8 @@ def open_selectors(names: Sequence[str], resources: Resources) -> dict[str, Sele
             from_experiment = {agent_spec.name: agent_spec.make(resources, {})}
         else:
             made_of, preset = find_definition(text)
-            pipeline = made_of.pipeline(made_of.values(preset))
             name = selector_name(text)
-            from_experiment = {name: PipelineSelector(name, pipeline, resources)}
+            from_experiment = {name: PipelineSelector(name, made_of.pipeline(made_of.values(preset)), resources)}
         for name, selector in from_experiment.items():
             if name in selectors:
                 raise ParameterError(f"two selectors are called {name!r}; name each once")

@@ -101,8 +101,7 @@ class LabellingSession:
         """
         self.predictor = predictor
         self.pool: Pool = predictor.pool
-        self.queue = queue
-        self.log = log
+        self.queue, self.log = queue, log
         self._clock = clock or (lambda: datetime.now(UTC).isoformat(timespec="seconds"))
         self._stratum = queue.stratum_of()
         self._states = States(self.pool, log.answers, left=left)

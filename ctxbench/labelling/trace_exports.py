@@ -283,8 +283,7 @@ class SpanReader:
     """Collects spans one by one, and converts them into records at the end."""
 
     def __init__(self, findings: LogFindings, interner: Interner) -> None:
-        self._findings = findings
-        self._interner = interner
+        self._findings, self._interner = findings, interner
         self._traces: dict[str, dict[str, Span]] = {}
         self._logged: dict[tuple[str, str], list[Span]] = {}
 

@@ -463,9 +463,8 @@ def merge_calls(records: Sequence[Record]) -> tuple[Call, ...]:
     """
     merged: dict[tuple[str | None, str, int], Call] = {}
     nested = (part.calls for record in records for part in record.nested)
-    complete = [*(record.calls for record in records if record.cumulative), *nested]
     separate = [call for record in records if not record.cumulative for call in record.calls]
-    for calls in (*complete, separate):
+    for calls in (*(record.calls for record in records if record.cumulative), *nested, separate):
         n_calls = Counter(key[:2] for key in merged if calls is separate)
         for call in calls:
             pair = call.id, call.name
@@ -515,9 +514,8 @@ def _turns(members: list[Record], findings: LogFindings) -> list[Turn]:
     members = sorted(members, key=lambda record: ((record.time or 0.0) if timed else 0.0, record.position))
     if numbered and numbered < len(members):
         members = [replace(record, turn=None) for record in members]
-    groups = _by_messages(sorted(members, key=lambda record: record.turn or 0))
     turns = []
-    for group in groups:
+    for group in _by_messages(sorted(members, key=lambda record: record.turn or 0)):
         first = next((i for i, record in enumerate(group) if record.text is not None), None)
         if first is None:
             findings.counts["records_without_request"] += len(group)

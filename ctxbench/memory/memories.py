@@ -361,7 +361,7 @@ def memory_catalog(
         Item(
             type=row.type,
             name=item_key(row).name,
-            title=_path(row) if row.type == "file" else "",
+            title=row.id.removeprefix(user_prefix(row.user)) if row.type == "file" else "",
             text=row.content,
             links=tuple(links[row.id, row.version]),
             **{name: getattr(row, name) for name in _FACTS},
@@ -373,11 +373,6 @@ def memory_catalog(
     succeeded = (row for row in rows if row.version > 1)
     ends = ((before.find(item_key(replace(row, version=row.version - 1))), str(row.created)) for row in succeeded)
     return before.extended(items, ends={position: end for position, end in ends if position is not None})
-
-
-def _path(file: Memory) -> str:
-    """The path of a file; that of a user is stored as `~USER/PATH`."""
-    return file.id.removeprefix(user_prefix(file.user))
 
 
 def user_prefix(user: str | None) -> str:
