@@ -95,8 +95,7 @@ def clean_message(message: str, *, keep_issues: bool = False) -> str:
     clean_lines = []
     for number, paragraph in enumerate(paragraphs):
         lines = [line for line in paragraph.split("\n") if not (_TRAILER.match(line) or _NOTES.search(line))]
-        if not number and lines and _MERGE.match(lines[0].strip()):
-            lines = lines[1:]
+        lines = lines[1:] if not number and lines and _MERGE.match(lines[0].strip()) else lines
         cleaned = [_clean_line(line) for line in _cut("\n".join(lines), keep_issues).split("\n")]
         clean_lines.append("\n".join(line for line in cleaned if line))
     return "\n\n".join(filter(None, clean_lines))

@@ -150,8 +150,7 @@ def truth(value: Any) -> bool | None:
 
 def texts(value: Any) -> tuple[str, ...]:
     """A list of texts, or one text with commas outside braces between them: `*.ts, src/{a,b}/**`."""
-    if isinstance(value, str):
-        value = _split(value)
+    value = _split(value) if isinstance(value, str) else value
     return (
         tuple(text.strip() for text in value if isinstance(text, str) and text.strip())
         if isinstance(value, list)
@@ -467,8 +466,7 @@ def _take(read: _Folder, path: str, convention: _Convention) -> None:
     for odd in odd_fields(page, convention.fields):
         read.note(convention.name, f"{path}, {odd}", path)
     item = _item(path, page, item_type=convention.type, mode=convention.mode(path, page))
-    if item.type == "skill":
-        item = _named(read, path, item, text_of(page.fields.get("name")))
+    item = _named(read, path, item, text_of(page.fields.get("name"))) if item.type == "skill" else item
     read.files[path] = _RuleFile(path, convention.name, item, page.line)
 
 

@@ -339,8 +339,10 @@ class _EvalReader:
             )
         )
         self._rows.append(row)
-        self.draft.labels += group_labels(query_id, groups)
-        self.draft.labels += [Label(query_id, key, grade) for key, grade in graded.items()]
+        self.draft.labels += [
+            *group_labels(query_id, groups),
+            *(Label(query_id, key, grade) for key, grade in graded.items()),
+        ]
 
     def _query_id(self, record: _Eval) -> str:
         """The id of the query of a record; that of another file's query gets the name of its file before it."""

@@ -206,8 +206,7 @@ class LabellingSession:
                 f"query {prompt.query!r} cannot need {catalog.ids[item]!r}, which is not available or not enabled"
             )
         state = self.state(prompt.query)
-        if reply.kind == "done" and not state.required:
-            reply = PromptAnswer("nothing")
+        reply = PromptAnswer("nothing") if reply.kind == "done" and not state.required else reply
         skipped = reply.kind == "skip" or (reply.kind == "alternative" and reply.yes is None)
         if skipped and self._cursor >= len(self._turns):
             self._given_up.add(prompt.query)

@@ -191,9 +191,8 @@ def read_exchange(data: Mapping[str, Any], position: int, *, findings: LogFindin
     record.offered = None if offered is None else interner.names(tuple(map(named, offered)))
     messages = read_request(request) or []
     set_exchange(record, messages, answers.get(name) or [], interner)
-    of_sdk = _OF_AI_SDK if name in _OF_AI_SDK else ()
     who = (name for read, names, _ in _IDENTITY.values() for name in names if read(data.get(name)) is not None)
-    read = {field, *([name] if name else responses), *who, *_TOOLS, *of_sdk}
+    read = {field, *([name] if name else responses), *who, *_TOOLS, *(_OF_AI_SDK if name in _OF_AI_SDK else ())}
     passed_over = [field for field in data if field not in read] if responses or not is_line else []
     findings.ignored.update(passed_over)
     findings.unread.update([*unread, *(name for name in passed_over if holds_calls(name, data[name]))])
@@ -512,8 +511,7 @@ def _turns(members: list[Record], findings: LogFindings) -> list[Turn]:
     timed = all(record.time is not None for record in members)
     numbered = sum(record.turn is not None for record in members)
     members = sorted(members, key=lambda record: ((record.time or 0.0) if timed else 0.0, record.position))
-    if numbered and numbered < len(members):
-        members = [replace(record, turn=None) for record in members]
+    members = [replace(record, turn=None) for record in members] if 0 < numbered < len(members) else members
     turns = []
     for group in _by_messages(sorted(members, key=lambda record: record.turn or 0)):
         first = next((i for i, record in enumerate(group) if record.text is not None), None)

@@ -524,11 +524,11 @@ class MemoryRow:
         A row is about the present if it has no time, or is the last row of its memory and has no end.
         """
         version = version_of(self.memory)
-        if self.dated and (self.until or not last):
-            return version in versions
-        return version[1:] in [
-            existing[1:] for existing in versions[-1:] if not self.dated or version[0] <= existing[0]
-        ]
+        return (
+            version in versions
+            if self.dated and (self.until or not last)
+            else any(version[1:] == v[1:] and (not self.dated or version[0] <= v[0]) for v in versions[-1:])
+        )
 
     def begins(self, versions: Sequence[tuple[Any, ...]]) -> str | None:
         """The time from which the row is the current version; None = now, as when an edit is undone."""
