@@ -541,9 +541,8 @@ class GitRepository:
             if not part.startswith(b":"):
                 commit = changes.setdefault(part.decode(), [])
                 continue
-            old = path = next(fields)
-            if part[-4:-3] == b"R":  # `R086`
-                path = next(fields)
+            old = next(fields)
+            path = next(fields) if part[-4:-3] == b"R" else old  # `R086`
             commit += _changes(part, os.fsdecode(old), os.fsdecode(path), self.inside)
         return {sha: tuple(some) for sha, some in changes.items()}
 

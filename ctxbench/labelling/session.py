@@ -195,8 +195,8 @@ class LabellingSession:
         )  # fmt: skip
         if reply.kind not in allowed:
             raise ParameterError(f"this question takes {', '.join(allowed)}; got {reply.kind!r}")
-        if prompt.kind == "alternative" and reply.kind == "skip":
-            reply = PromptAnswer("alternative")  # neither yes nor no
+        # a skipped alternative is neither yes nor no
+        reply = PromptAnswer("alternative") if prompt.kind == "alternative" and reply.kind == "skip" else reply
         catalog = self.pool.dataset.catalog
         item = prompt.item if reply.kind == "alternative" else reply.item
         if reply.kind in ("needed", "wrong", "helpful") and not 0 <= item < len(catalog):
