@@ -455,11 +455,14 @@ class AgentFile:
         for index, tool_file in enumerate(self.tools):
             names = None if tool_file.map is None else read_field_names(tool_file.map)
             yield tool_list(tool_file.file, server=tool_file.server, names=names), ("sources", "tools", index)
-        for key, folders, source in (
-            ("rules", self.rules, rules_folder),
-            ("references", self.references, references_folder),
-        ):
-            yield from ((source(folder), ("sources", key, index)) for index, folder in enumerate(folders))
+        yield from (
+            (source(folder), ("sources", key, index))
+            for key, folders, source in (
+                ("rules", self.rules, rules_folder),
+                ("references", self.references, references_folder),
+            )
+            for index, folder in enumerate(folders)
+        )
 
     def _servers(self) -> Sequence[SnapshotPart]:
         """The tools of the servers as captured, without servers that the configuration no longer has.

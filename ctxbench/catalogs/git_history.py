@@ -95,8 +95,7 @@ def clean_message(message: str, *, keep_issues: bool = False) -> str:
     clean_lines = []
     for number, paragraph in enumerate(paragraphs):
         lines = [line for line in paragraph.split("\n") if not (_TRAILER.match(line) or _NOTES.search(line))]
-        if not number and lines and _MERGE.match(lines[0].strip()):
-            lines = lines[1:]
+        lines = lines[1:] if not number and lines and _MERGE.match(lines[0].strip()) else lines
         cleaned = [_clean_line(line) for line in _cut("\n".join(lines), keep_issues).split("\n")]
         clean_lines.append("\n".join(line for line in cleaned if line))
     return "\n\n".join(filter(None, clean_lines))
@@ -174,8 +173,11 @@ class QueryTexts:
 def _closed(message: str) -> Iterator[int]:
     """The numbers that a message closes, the most certain first."""
     first = message.split("\n", maxsplit=1)[0]
-    for index, pattern in enumerate(_CLOSED):
-        yield from map(int, pattern.findall(message if index > 1 else first))
+    yield from (
+        int(number)
+        for index, pattern in enumerate(_CLOSED)
+        for number in pattern.findall(message if index > 1 else first)
+    )
 
 
 def read_query_texts(path: Path) -> QueryTexts:
@@ -533,16 +535,14 @@ class GitRepository:
     def _changes(self, pairs: Sequence[str]) -> dict[str, tuple[FileChange, ...]]:
         """What commits changed, by their hashes; a pair is a commit and its first parent, or a commit alone."""
         words = ["diff-tree", "--stdin", "--root", "--always", "-r", "-z", "--raw", "--no-abbrev", *_DIFFERENCES]
-        data = self._git(*words, *self._renamed(), stdin=_lines(pairs))
         changes: dict[str, list[FileChange]] = {}
-        fields = iter(data.split(b"\0")[:-1])
+        fields = iter(self._git(*words, *self._renamed(), stdin=_lines(pairs)).split(b"\0")[:-1])
         for part in fields:
             if not part.startswith(b":"):
                 commit = changes.setdefault(part.decode(), [])
                 continue
-            old = path = next(fields)
-            if part[-4:-3] == b"R":  # `R086`
-                path = next(fields)
+            old = next(fields)
+            path = next(fields) if part[-4:-3] == b"R" else old  # `R086`
             commit += _changes(part, os.fsdecode(old), os.fsdecode(path), self.inside)
         return {sha: tuple(some) for sha, some in changes.items()}
 

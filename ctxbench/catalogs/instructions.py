@@ -66,11 +66,10 @@ def read_page(source: str) -> Page:
     fields, why = _as_yaml("\n".join(map(_quoted, inside)))
     odd: str = "" if fields is not None else Message("catalogs.front-matter-yaml", why=why)
     named = [(i, match) for i, line in enumerate(inside, start=2) if (match := _FIELD.fullmatch(line))]
-    line_numbers = {match[1]: i for i, match in reversed(named)}
     if repeated := [name for name, n in Counter(match[1] for _, match in named).items() if n > 1]:
         odd = odd or Message("catalogs.front-matter-repeated", names=repeated)
     fields = _by_line(inside) if fields is None else fields
-    return Page(fields, text, present=True, odd=odd, line=line, lines=line_numbers)
+    return Page(fields, text, present=True, odd=odd, line=line, lines={match[1]: i for i, match in reversed(named)})
 
 
 def _quoted(line: str) -> str:
@@ -151,8 +150,7 @@ def truth(value: Any) -> bool | None:
 
 def texts(value: Any) -> tuple[str, ...]:
     """A list of texts, or one text with commas outside braces between them: `*.ts, src/{a,b}/**`."""
-    if isinstance(value, str):
-        value = _split(value)
+    value = _split(value) if isinstance(value, str) else value
     return (
         tuple(text.strip() for text in value if isinstance(text, str) and text.strip())
         if isinstance(value, list)
@@ -468,8 +466,7 @@ def _take(read: _Folder, path: str, convention: _Convention) -> None:
     for odd in odd_fields(page, convention.fields):
         read.note(convention.name, f"{path}, {odd}", path)
     item = _item(path, page, item_type=convention.type, mode=convention.mode(path, page))
-    if item.type == "skill":
-        item = _named(read, path, item, text_of(page.fields.get("name")))
+    item = _named(read, path, item, text_of(page.fields.get("name"))) if item.type == "skill" else item
     read.files[path] = _RuleFile(path, convention.name, item, page.line)
 
 
@@ -527,11 +524,11 @@ def _follow(read: _Folder, path: str, *, importer: _RuleFile, depth: int) -> Non
 
 def _imports(text: str) -> Iterator[str]:
     """The paths after an @ that starts a word, outside code."""
-    for line in _outside_fences(text):
-        yield from (
-            match.group(1).replace("\\ ", " ").rstrip(".,;:!?)")
-            for match in re.finditer(r"(?<!\S)@((?:\\ |[^\s`])+)", _without_spans(line))
-        )
+    yield from (
+        match.group(1).replace("\\ ", " ").rstrip(".,;:!?)")
+        for line in _outside_fences(text)
+        for match in re.finditer(r"(?<!\S)@((?:\\ |[^\s`])+)", _without_spans(line))
+    )
 
 
 def _heading(text: str) -> str:

@@ -461,9 +461,7 @@ def imported_files(first: Sequence[Path], candidates: Collection[Path] | None, b
     while waiting:
         path = waiting.pop()
         for name in _candidates(path, roots):
-            if name in result or name in first:
-                continue
-            if name.is_file() if allowed is None else name in allowed:
+            if not (name in result or name in first) and (name.is_file() if allowed is None else name in allowed):
                 result.add(name)
                 waiting.append(name)
     return result

@@ -401,7 +401,11 @@ def capture(*sources: Source, hide_keys: bool = False) -> CatalogSnapshot:
             nothing was captured at all (with every error).
     """
     parts = tuple(part for source in sources for part in source())
-    parts = _without_keys(parts) if hide_keys else tuple(map(_warned, parts))
+    parts = (
+        _without_keys(parts)
+        if hide_keys
+        else tuple(_with_note(part, Message("catalogs.holds-keys")) for part in parts)  # without the keys themselves
+    )
     owner: dict[ItemKey, int] = {}
     faults = []
     for position, part in enumerate(parts):
@@ -414,11 +418,6 @@ def capture(*sources: Source, hide_keys: bool = False) -> CatalogSnapshot:
     if not any(part.items for part in parts):
         raise InputError(_nothing(parts), subject="nothing was captured")
     return CatalogSnapshot(parts, Catalog(item for part in parts for item in part.items))
-
-
-def _warned(part: SnapshotPart) -> SnapshotPart:
-    """The part, with a note of the keys in it; neither notes nor error hold one."""
-    return _with_note(part, Message("catalogs.holds-keys"))
 
 
 def _without_keys(parts: Sequence[SnapshotPart]) -> tuple[SnapshotPart, ...]:

@@ -248,14 +248,13 @@ def read_definition(data: Mapping[str, Any]) -> ToolDefinition:
     wrong += [Message(key, **values) for key, values, applies in checks if applies] + unusable(data)
     if wrong:
         raise ParameterError("; ".join(wrong))
-    server = next((_server_name(data.get(key)) for key in SERVER_KEYS if data.get(key)), None)
     read_keys = {"name", "description", "title", "enabled", "type", "function", *SCHEMA_KEYS, *SERVER_KEYS}
     return ToolDefinition(
         name=str(name),
         description=str(description or ""),
         schema=schema,
         form="openai" if body is not data else SCHEMA_KEYS[schema_keys[0]] if schema_keys else "plain",
-        server=server,
+        server=next((_server_name(data.get(key)) for key in SERVER_KEYS if data.get(key)), None),
         title=_title(body),
         enabled=data.get("enabled") is not False,
         unread={key: value for key, value in {**data, **body}.items() if key not in read_keys and value is not None},

@@ -236,8 +236,7 @@ class SessionReader:
 
     def __init__(self, names: SessionNames, findings: LogFindings) -> None:
         self.fields: Mapping[str, str] = {}
-        self._names = names
-        self._findings = findings
+        self._names, self._findings = names, findings
         self._conversations: dict[str, _Conversation] = {}
         self._files: dict[str, Path] = {}  # by names of conversations that are unique in a file alone
         self._ids: set[str] = set()  # of events, with their texts

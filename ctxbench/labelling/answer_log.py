@@ -504,9 +504,11 @@ class States:
             offered = [offers.offered[row] for offers, done in zip(self.pool.offers, met, strict=True) if not done]
             for of in group:
                 for item in self.pool.likenesses.of(of):
-                    if item in required_items or item in settled:
-                        continue
-                    if any(item in items for items in offered) if deciding else catalog[item].enabled:
+                    if (
+                        item not in required_items
+                        and item not in settled
+                        and (any(item in items for items in offered) if deciding else catalog[item].enabled)
+                    ):
                         yield item, of
 
     def _judged_items(self, state: State) -> set[int]:

@@ -113,9 +113,8 @@ class LoCoMo(FileImporter, recipe="locomo"):
         queries: list[DatasetQuery] = []
         labels: list[Label] = []
         scopes: dict[str, tuple[ItemKey, ...]] = {}
-        conversations = self._conversations(with_observations=name == OBSERVATIONS)
         counted = Counter[str]()
-        for entry in conversations:
+        for entry in self._conversations(with_observations=name == OBSERVATIONS):
             conversation = entry["sample_id"]
             turns = {
                 item.name.removeprefix(f"{conversation}/"): item for item in _turns(entry, as_memories=name == MEMORIES)

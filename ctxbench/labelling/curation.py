@@ -217,9 +217,11 @@ def _row(label: Label) -> dict[str, Any]:
 def _count_name(change: LabelChange) -> str:
     """The name of the count of a changed label."""
     if change.before is not None and change.after is not None:
-        if change.before["grade"] != change.after["grade"]:
-            return f"{GRADES[change.before['grade']]} -> {GRADES[change.after['grade']]}"
-        return ", ".join(differing(change.before, change.after))
+        return (
+            f"{GRADES[change.before['grade']]} -> {GRADES[change.after['grade']]}"
+            if change.before["grade"] != change.after["grade"]
+            else ", ".join(differing(change.before, change.after))
+        )
     label = change.after if change.before is None else change.before
     return GRADES[label["grade"]] if label is not None else ""
 
@@ -310,7 +312,11 @@ def split_dataset(
     if folds and share is not None:
         raise ParameterError("share and folds exclude each other; remove one of them")
     share = 0.5 if share is None else share
-    _check(by, share, folds)
+    raise_first(
+        (by not in WAYS, f"a dataset is split by {' or '.join(WAYS)}, got {by!r}"),
+        (not 0 < share < 1, f"the share of tuning must be above 0 and below 1, got {share}"),
+        (folds and (folds < 2 or by != "hash"), f"folds must be 2 or more, by hash; got {folds} by {by}"),
+    )
     bundles = bundles_of(dataset.queries)
     if folds > len(bundles):
         raise ParameterError(
@@ -350,9 +356,9 @@ def bundles_of(queries: Sequence[DatasetQuery]) -> list[tuple[str, list[int]]]:
 
 
 def _name(queries: Sequence[DatasetQuery]) -> str:
-    groups = sorted({query.group for query in queries if query.group is not None})
-    conversations = sorted({q.request.conversation for q in queries if q.request.conversation is not None})
-    return [*groups, *conversations, queries[0].id][0]
+    groups = {query.group for query in queries if query.group is not None}
+    conversations = {q.request.conversation for q in queries if q.request.conversation is not None}
+    return min(groups or conversations or {queries[0].id})
 
 
 def _hash_split(name: str, *, folds: int, share: float) -> str:
@@ -389,14 +395,6 @@ def _time(query: DatasetQuery) -> datetime:
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
-def _check(by: str, share: float, folds: int) -> None:
-    raise_first(
-        (by not in WAYS, f"a dataset is split by {' or '.join(WAYS)}, got {by!r}"),
-        (not 0 < share < 1, f"the share of tuning must be above 0 and below 1, got {share}"),
-        (folds and (folds < 2 or by != "hash"), f"folds must be 2 or more, by hash; got {folds} by {by}"),
-    )
-
-
 RULE = Message("labelling.name-leak-rule")
 _SHORTEST = 3
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -419,14 +417,15 @@ class Leak:
 
 def find_leaks(dataset: Dataset) -> tuple[Leak, ...]:
     """The required items that queries name (without their history), in order of the labels."""
-    leaks = []
+    leaks: list[Leak] = []
     for query in dataset.queries:
         if required := [label.item for label in dataset.labels_of(query.id) if label.grade == Grade.REQUIRED]:
             text = _Text(query.request.text)
-            for key in required:
-                how = text.names(key.name) or ("server" if key.server and text.names(key.server) else "")
-                if how:
-                    leaks.append(Leak(query.id, key.id, how))
+            leaks += [
+                Leak(query.id, key.id, how)
+                for key in required
+                if (how := text.names(key.name) or ("server" if key.server and text.names(key.server) else ""))
+            ]
     return tuple(leaks)
 
 

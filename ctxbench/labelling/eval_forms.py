@@ -257,9 +257,11 @@ def _tests(document: Document, finder: ItemFinder, faults: list[Fault]) -> Itera
             variables = {**_dict(data.get("vars")), **_dict(inner.get("vars"))}
             tests.append(replace(scenario, value={**data, **inner, "vars": variables}))
     mentioned, default = set(_TEMPLATE.findall(str(config.get("prompts", "")))), _dict(config.get("defaultTest"))
-    for test in tests:
-        if value := _dict(_dict(test.value).get("testCase")) or _dict(test.value):
-            yield replace(test, value=_test(value, default, mentioned, finder))
+    yield from (
+        replace(test, value=_test(value, default, mentioned, finder))
+        for test in tests
+        if (value := _dict(_dict(test.value).get("testCase")) or _dict(test.value))
+    )
 
 
 def _dict(value: Any) -> dict[str, Any]:

@@ -219,9 +219,7 @@ class _EvalReader:
     """Adds the records of files to the draft of a dataset."""
 
     def __init__(self, catalog: Catalog, finder: ItemFinder, draft: Draft, names: Mapping[str, str]) -> None:
-        self.draft = draft
-        self._mapped = names
-        self._catalog = catalog
+        self.draft, self._mapped, self._catalog = draft, names, catalog
         self._finder = finder
         self._grades: Mapping[int, int] = {}  # by score
         self._by_hand = {item.key for item in catalog if item.include == "manual"}
@@ -341,8 +339,10 @@ class _EvalReader:
             )
         )
         self._rows.append(row)
-        self.draft.labels += group_labels(query_id, groups)
-        self.draft.labels += [Label(query_id, key, grade) for key, grade in graded.items()]
+        self.draft.labels += [
+            *group_labels(query_id, groups),
+            *(Label(query_id, key, grade) for key, grade in graded.items()),
+        ]
 
     def _query_id(self, record: _Eval) -> str:
         """The id of the query of a record; that of another file's query gets the name of its file before it."""

@@ -221,9 +221,8 @@ def plan_import(
         evals = [path for path in unknown if path in paths or EVALS not in families]
         kinds |= {path: kind_named(GOLDEN) for path in evals if isinstance(unknown[path][0], dict)}
         unknown = {path: head for path, head in unknown.items() if path not in kinds}
-    faulty = [path for path in unknown if path in paths or not kinds]
     is_missing = forced is not None and all(kind.family != forced.family for kind in kinds.values())
-    wrong = list(unknown) if is_missing else faulty
+    wrong = [path for path in unknown if is_missing or path in paths or not kinds]
     if wrong:
         named = [path for path in wrong if path in paths] or wrong[:_FILES]
         subject = f"none of {len(wrong):,} files is of a kind that is read here" if len(named) < len(wrong) else ""

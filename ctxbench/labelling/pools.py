@@ -181,9 +181,8 @@ def open_selectors(names: Sequence[str], resources: Resources) -> dict[str, Sele
             from_experiment = {agent_spec.name: agent_spec.make(resources, {})}
         else:
             made_of, preset = find_definition(text)
-            pipeline = made_of.pipeline(made_of.values(preset))
             name = selector_name(text)
-            from_experiment = {name: PipelineSelector(name, pipeline, resources)}
+            from_experiment = {name: PipelineSelector(name, made_of.pipeline(made_of.values(preset)), resources)}
         for name, selector in from_experiment.items():
             if name in selectors:
                 raise ParameterError(f"two selectors are called {name!r}; name each once")
@@ -561,9 +560,11 @@ class Predictor:
         """The guess for a query."""
         case = self._case(query_id)
         labels = self.pool.dataset.labels_of(query_id)
-        if any(label.grade == 2 for label in labels) and not self.pool.dataset.queries[case.row].partly_labelled:
-            return Guess(probabilities={}, called=case.called, outside=1e-6)  # only alternatives are open
-        return self._guess_of(case)
+        return (
+            Guess(probabilities={}, called=case.called, outside=1e-6)  # only alternatives are open
+            if any(label.grade == 2 for label in labels) and not self.pool.dataset.queries[case.row].partly_labelled
+            else self._guess_of(case)
+        )
 
     def _case(self, query_id: str) -> Case:
         """The case of a query, from its labels and exposure."""

@@ -387,8 +387,7 @@ class BFCL:
             folder: the copy; None = the wheel.
             sha256: the expected digest of each file.
         """
-        self._folder = folder
-        self._sha256 = sha256
+        self._folder, self._sha256 = folder, sha256
 
     def available(self) -> bool:
         """Whether the wheel is installed, or the folder exists."""

@@ -595,8 +595,7 @@ def _changed_fields(before: Item, after: Item) -> tuple[str, ...]:
 
 def _may_get(dataset: Dataset, keys: set[ItemKey], query: DatasetQuery) -> set[ItemKey]:
     """The items that a search may offer to a query, among some items."""
-    if query.request.available is not None:
-        keys = keys & set(query.request.available)
+    keys = keys if query.request.available is None else keys & set(query.request.available)
     items = [dataset.catalog[dataset.catalog.position(key)] for key in keys]
     return {item.key for item in items if item.enabled and item.include != "manual"}
 

@@ -112,14 +112,15 @@ class NameResolver:
         return tuple(self._resolved.values())
 
     def _resolve(self, requested: str) -> Resolved:
-        name, key = requested, None
+        key = None
         with suppress(ParameterError):
-            key = ItemKey.parse(name)
+            key = ItemKey.parse(requested)
         if key is not None and self._catalog.find(key := self._renames.get(key, key)) is not None:
             return Resolved(requested, key, "id")
-        if key is not None and key.type == "tool" and key.server:
-            name = f"{key.server}/{key.name}"
-        return self._by_rules(requested, name)
+        return self._by_rules(
+            requested,
+            f"{key.server}/{key.name}" if key is not None and key.type == "tool" and key.server else requested,
+        )
 
     def _by_rules(self, requested: str, name: str) -> Resolved:
         plain = _PREFIX.sub("", name, count=1) if _PREFIX.match(name) else name

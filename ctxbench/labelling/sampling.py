@@ -398,18 +398,23 @@ class Sample:
 
     def weights(self) -> dict[str, float]:
         """The number of queries that each decided query represents in its stratum."""
-        by_query: dict[str, float] = {}
-        for queries in self.strata:
-            drawn = [query for query in queries if query in self.answered and self.answered[query].sure]
-            by_query |= {query: len(queries) / len(drawn) for query in drawn}
-        return by_query
+        return {
+            query: len(queries) / len(drawn)
+            for queries in self.strata
+            if (drawn := [query for query in queries if query in self.answered and self.answered[query].sure])
+            for query in drawn
+        }
 
     def share_tally(self, selector: int, *, end: int = 0) -> Tally:
         """Counts for the completeness of one selector; `end` as in `Known.value`."""
-        rows = []
-        for queries in self.strata:
-            labelled = [self.answered[query].value(selector, end) for query in queries if query in self.answered]
-            rows.append((len(queries), len(labelled) - labelled.count(None), labelled.count(1), labelled.count(-1)))
+        labelled = [
+            [self.answered[query].value(selector, end) for query in queries if query in self.answered]
+            for queries in self.strata
+        ]
+        rows = [
+            (len(queries), len(values) - values.count(None), values.count(1), values.count(-1))
+            for queries, values in zip(self.strata, labelled, strict=True)
+        ]
         guess = np.array([guess_row[0][selector] for guess_row in self.guesses])
         return _tally(rows, [completeness.value(selector, end) for completeness in self.census], guess, 1.0 - guess)
 

@@ -101,8 +101,7 @@ class LabellingSession:
         """
         self.predictor = predictor
         self.pool: Pool = predictor.pool
-        self.queue = queue
-        self.log = log
+        self.queue, self.log = queue, log
         self._clock = clock or (lambda: datetime.now(UTC).isoformat(timespec="seconds"))
         self._stratum = queue.stratum_of()
         self._states = States(self.pool, log.answers, left=left)
@@ -196,8 +195,8 @@ class LabellingSession:
         )  # fmt: skip
         if reply.kind not in allowed:
             raise ParameterError(f"this question takes {', '.join(allowed)}; got {reply.kind!r}")
-        if prompt.kind == "alternative" and reply.kind == "skip":
-            reply = PromptAnswer("alternative")  # neither yes nor no
+        # a skipped alternative is neither yes nor no
+        reply = PromptAnswer("alternative") if prompt.kind == "alternative" and reply.kind == "skip" else reply
         catalog = self.pool.dataset.catalog
         item = prompt.item if reply.kind == "alternative" else reply.item
         if reply.kind in ("needed", "wrong", "helpful") and not 0 <= item < len(catalog):
@@ -207,8 +206,7 @@ class LabellingSession:
                 f"query {prompt.query!r} cannot need {catalog.ids[item]!r}, which is not available or not enabled"
             )
         state = self.state(prompt.query)
-        if reply.kind == "done" and not state.required:
-            reply = PromptAnswer("nothing")
+        reply = PromptAnswer("nothing") if reply.kind == "done" and not state.required else reply
         skipped = reply.kind == "skip" or (reply.kind == "alternative" and reply.yes is None)
         if skipped and self._cursor >= len(self._turns):
             self._given_up.add(prompt.query)

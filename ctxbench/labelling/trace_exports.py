@@ -283,8 +283,7 @@ class SpanReader:
     """Collects spans one by one, and converts them into records at the end."""
 
     def __init__(self, findings: LogFindings, interner: Interner) -> None:
-        self._findings = findings
-        self._interner = interner
+        self._findings, self._interner = findings, interner
         self._traces: dict[str, dict[str, Span]] = {}
         self._logged: dict[tuple[str, str], list[Span]] = {}
 
@@ -489,8 +488,11 @@ def _entries(data: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], dict[
     for groups, scopes, entries in _EXPORTS:
         for group in data.get(groups) or ():
             shared = _attributes((group.get("resource") or {}).get("attributes"))
-            for scope in get(group, scopes, "instrumentationLibrarySpans") or ():
-                yield from ((entry, shared) for entry in scope.get(entries) or ())
+            yield from (
+                (entry, shared)
+                for scope in get(group, scopes, "instrumentationLibrarySpans") or ()
+                for entry in scope.get(entries) or ()
+            )
     labels, trace = data.get("context.trace_id"), data.get("trace")
     above = {**data, **(trace if isinstance(trace, dict) else {})}
     inherited = {name: above[name] for name in _INHERITED if above.get(name) is not None}

@@ -698,10 +698,9 @@ def _path_parts(path: str) -> tuple[str, ...]:
 
 def _printed_files(command: Any, values: Mapping[str, Any]) -> list[str]:
     """The files that a command of a shell prints, such as `cat a.md` or `cd docs && sed -n 1,80p a.md`."""
-    text = " ".join(map(str, command)) if isinstance(command, list) else str(command)
     base = str(get(values, "workdir", "cwd") or "")
     paths: list[str] = []
-    for step in _STEPS.split(text):
+    for step in _STEPS.split(" ".join(map(str, command)) if isinstance(command, list) else str(command)):
         words = [word for word in re.split(r"[\s'\"]+", step) if word and word not in _SHELL_WORDS] or [""]
         targets = [word if word[:1] in "/~" or not base else f"{base}/{word}" for word in words[1:] if word[:1] != "-"]
         if words[0] == "cd" and targets:

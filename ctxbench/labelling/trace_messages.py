@@ -478,8 +478,7 @@ def read_messages(value: Any, role: str = "user") -> list[ChatMessage]:
     value = parsed(value)
     if isinstance(value, str):
         return [ChatMessage(role, value)]
-    if isinstance(value, dict):
-        value = value.get("messages", [value])
+    value = value.get("messages", [value]) if isinstance(value, dict) else value
     if not isinstance(value, list):
         raise TypeError
     groups = ((is_part, list(entries)) for is_part, entries in groupby(value, _is_part))
@@ -606,9 +605,11 @@ def _is_error(text: str) -> bool:
         denied = value.get("success") is False or value.get("ok") is False or value.get("status") in _FAILURES
         return denied or any(value.get(name) for name in _MEMBERS)
     part = first_of(value)
-    if isinstance(part, dict) and part.get("type") == "text":  # contents of MCP
-        return _is_error(plain_text(value))
-    return not isinstance(value, list) and bool(_ERROR.match(text.strip()[:_ERROR_LENGTH]))
+    return (
+        _is_error(plain_text(value))
+        if isinstance(part, dict) and part.get("type") == "text"  # contents of MCP
+        else not isinstance(value, list) and bool(_ERROR.match(text.strip()[:_ERROR_LENGTH]))
+    )
 
 
 def _names(text: str, name: str) -> bool:

@@ -191,9 +191,8 @@ def read_exchange(data: Mapping[str, Any], position: int, *, findings: LogFindin
     record.offered = None if offered is None else interner.names(tuple(map(named, offered)))
     messages = read_request(request) or []
     set_exchange(record, messages, answers.get(name) or [], interner)
-    of_sdk = _OF_AI_SDK if name in _OF_AI_SDK else ()
     who = (name for read, names, _ in _IDENTITY.values() for name in names if read(data.get(name)) is not None)
-    read = {field, *([name] if name else responses), *who, *_TOOLS, *of_sdk}
+    read = {field, *([name] if name else responses), *who, *_TOOLS, *(_OF_AI_SDK if name in _OF_AI_SDK else ())}
     passed_over = [field for field in data if field not in read] if responses or not is_line else []
     findings.ignored.update(passed_over)
     findings.unread.update([*unread, *(name for name in passed_over if holds_calls(name, data[name]))])
@@ -463,9 +462,8 @@ def merge_calls(records: Sequence[Record]) -> tuple[Call, ...]:
     """
     merged: dict[tuple[str | None, str, int], Call] = {}
     nested = (part.calls for record in records for part in record.nested)
-    complete = [*(record.calls for record in records if record.cumulative), *nested]
     separate = [call for record in records if not record.cumulative for call in record.calls]
-    for calls in (*complete, separate):
+    for calls in (*(record.calls for record in records if record.cumulative), *nested, separate):
         n_calls = Counter(key[:2] for key in merged if calls is separate)
         for call in calls:
             pair = call.id, call.name
@@ -513,11 +511,9 @@ def _turns(members: list[Record], findings: LogFindings) -> list[Turn]:
     timed = all(record.time is not None for record in members)
     numbered = sum(record.turn is not None for record in members)
     members = sorted(members, key=lambda record: ((record.time or 0.0) if timed else 0.0, record.position))
-    if numbered and numbered < len(members):
-        members = [replace(record, turn=None) for record in members]
-    groups = _by_messages(sorted(members, key=lambda record: record.turn or 0))
+    members = [replace(record, turn=None) for record in members] if 0 < numbered < len(members) else members
     turns = []
-    for group in groups:
+    for group in _by_messages(sorted(members, key=lambda record: record.turn or 0)):
         first = next((i for i, record in enumerate(group) if record.text is not None), None)
         if first is None:
             findings.counts["records_without_request"] += len(group)

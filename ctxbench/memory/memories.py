@@ -361,7 +361,7 @@ def memory_catalog(
         Item(
             type=row.type,
             name=item_key(row).name,
-            title=_path(row) if row.type == "file" else "",
+            title=row.id.removeprefix(user_prefix(row.user)) if row.type == "file" else "",
             text=row.content,
             links=tuple(links[row.id, row.version]),
             **{name: getattr(row, name) for name in _FACTS},
@@ -373,11 +373,6 @@ def memory_catalog(
     succeeded = (row for row in rows if row.version > 1)
     ends = ((before.find(item_key(replace(row, version=row.version - 1))), str(row.created)) for row in succeeded)
     return before.extended(items, ends={position: end for position, end in ends if position is not None})
-
-
-def _path(file: Memory) -> str:
-    """The path of a file; that of a user is stored as `~USER/PATH`."""
-    return file.id.removeprefix(user_prefix(file.user))
 
 
 def user_prefix(user: str | None) -> str:
@@ -529,11 +524,11 @@ class MemoryRow:
         A row is about the present if it has no time, or is the last row of its memory and has no end.
         """
         version = version_of(self.memory)
-        if self.dated and (self.until or not last):
-            return version in versions
-        return version[1:] in [
-            existing[1:] for existing in versions[-1:] if not self.dated or version[0] <= existing[0]
-        ]
+        return (
+            version in versions
+            if self.dated and (self.until or not last)
+            else any(version[1:] == v[1:] and (not self.dated or version[0] <= v[0]) for v in versions[-1:])
+        )
 
     def begins(self, versions: Sequence[tuple[Any, ...]]) -> str | None:
         """The time from which the row is the current version; None = now, as when an edit is undone."""

@@ -270,7 +270,6 @@ class ServedContext:
     def _item(self, offered: Offered) -> dict[str, Any]:
         item, position = self._by_id(offered.id)
         text = text_shown(item, offered.span)
-        is_whole = offered.span is None
         tokens = offered.tokens
         metadata = {
             "path": item.path if item.is_file else None,
@@ -282,7 +281,7 @@ class ServedContext:
             "id": offered.id,
             "type": item.type,
             "source": item.title or item.name,
-            "content" if is_whole else "excerpt": text,
+            "content" if offered.span is None else "excerpt": text,
             "relevance": offered.score if offered.score is not None and math.isfinite(offered.score) else None,
             "tokens": int(self.resources.text_tokens([text])[0]) if tokens is None else tokens,
             "metadata": {name: value for name, value in metadata.items() if value is not None},

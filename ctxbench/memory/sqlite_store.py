@@ -381,13 +381,14 @@ class SqliteStore(MemoryStore, Closing):
 
     def _rows(self, workspace: str, where: str, *values: int) -> list[tuple[int, Memory]]:
         """Versions with their position in the order of addition."""
-        rows = []
-        for seq, id_, type_, *plain, metadata in self._sql(_VERSIONS + where, *values):
-            columns = dict(
-                zip(_COLUMNS, (*plain, {} if metadata == "{}" else stored_metadata(metadata, id_)), strict=True)
-            )
-            rows.append((seq, Memory(workspace=workspace, id=id_, type=type_, **columns)))
-        return rows
+        rows = (
+            (seq, id_, type_, (*plain, {} if metadata == "{}" else stored_metadata(metadata, id_)))
+            for seq, id_, type_, *plain, metadata in self._sql(_VERSIONS + where, *values)
+        )
+        return [
+            (seq, Memory(workspace=workspace, id=id_, type=type_, **dict(zip(_COLUMNS, columns, strict=True))))
+            for seq, id_, type_, columns in rows
+        ]
 
     def _succeed(self, ended: Memory, new: Memory) -> None:
         room, key = self._row_keys(new.workspace, new.id)

@@ -427,8 +427,7 @@ class _WebApp(ABC):
     paths: Mapping[str, Any] = {}
 
     def __init__(self, service: Any, access: Access) -> None:
-        self._service = service
-        self._access = access
+        self._service, self._access = service, access
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="context")
         self._requests = Counter[str | None]()  # open requests for answers, by user
         self._turns: dict[str | None, asyncio.Semaphore] = {}
