@@ -505,8 +505,7 @@ class SelectService:
             outcome = pipeline.run(batch, resources, live=True, listener=stages)
             explanation = explain_outcome(pipeline, outcome, resources, near=near)
             facts = {"selector": selector.label, "parameters": selector.definition.in_force(prepared.values)}
-            answer = answer_of(explanation, prepared, facts, resources, near=near)
-            text = visible_json(dump_json(answer, indent=2))
+            text = visible_json(dump_json(answer_of(explanation, prepared, facts, resources, near=near), indent=2))
         for warning in (*prepared.warnings, *map(str, explanation.selection.trace)):
             _log.warning("%s", warning)
         n_items, tokens = len(explanation.chosen), explanation.prompt_tokens

@@ -260,8 +260,7 @@ class _Sides:
         heads = [snapshot for snapshot in self.heads if snapshot in matching]
         if any(_pin_queries(pin, snapshot) for snapshot in heads):
             return ""
-        unused = ((head, *entry) for head in heads for entry in head.unasked.items())
-        for head, name, query in unused:
+        for head, name, query in ((head, *entry) for head in heads for entry in head.unasked.items()):
             if name == pin.query or pin.tag in query.tags:
                 about = name if pin.query else f"{name} (tag {pin.tag})"
                 values = {"query": about, "dataset": head.dataset, "why": query.why}

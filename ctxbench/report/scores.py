@@ -484,8 +484,7 @@ def _edges(scores: FloatArray) -> FloatArray:
         low, high = 0.0, 1.0
     step = nice_step((high - low) / _BINS or 1.0)
     first = math.floor(low / step + 1e-9)
-    last = max(math.ceil(high / step - 1e-9), first + 1)
-    return np.asarray(np.arange(first, last + 1) * step, dtype=np.float64)
+    return np.asarray(np.arange(first, max(math.ceil(high / step - 1e-9), first + 1) + 1) * step, dtype=np.float64)
 
 
 def _counts(scores: FloatArray, edges: FloatArray) -> tuple[int, ...]:

@@ -678,8 +678,7 @@ def _settings(cut: Cut, line: ThresholdLine, query: IntArray, length: IntArray) 
     if cut.axis is None or not len(moves):
         return first
     rankings, rises = cut.rankings, cut.axis[0].rises
-    last = rankings.items.start[query[moves]] + length[moves] - 1
-    key = rankings.score[last]
+    key = rankings.score[rankings.items.start[query[moves]] + length[moves] - 1]
     if rises:
         key = -fallen(key, rankings.score[rankings.items.start[query[moves]]], "ratio")
     first[moves] = np.searchsorted(line.thresholds if rises else -line.thresholds, -key, side="left")

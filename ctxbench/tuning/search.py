@@ -462,8 +462,7 @@ class Competitor:
                 raise ParameterError(Message("tuning.scores-of-some", setting=setting_text(self.name, tunable.start)))
             self._last.clear()
             self._last[key] = replace(chosen, tunable=tunable, _memo=self._memo, _last=self._last)
-        rankings = replace(self._last[key].rankings, pairing=self.rankings.pairing)
-        return replace(self._last[key], rankings=rankings)
+        return replace(self._last[key], rankings=replace(self._last[key].rankings, pairing=self.rankings.pairing))
 
     @property
     def name(self) -> str:
