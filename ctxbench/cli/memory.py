@@ -524,9 +524,8 @@ class SelectService:
     def _ask(self, body: Mapping[str, Any], user: str | None) -> tuple[SelectRequest, ReadySelector]:
         """The question of a body, and the selector for it."""
         owner = {name: value for name, value in {"user": user, "workspace": self._workspace}.items() if value}
-        history = tuple(ChatMessage(**message) for message in body["history"]) if "history" in body else None
         chat = Chat(
-            history=history,
+            history=tuple(ChatMessage(**message) for message in body["history"]) if "history" in body else None,
             add=tuple(body.get("add", ())),
             remove=tuple(body.get("remove", ())),
             tool_results=tuple((result["tool"], result["text"]) for result in body.get("tool_results", ())),

@@ -349,10 +349,9 @@ def place_among_rivals(
 
 def user_name(name: str, step: FlatStep, pair: SnapshotPair) -> str:
     """The name by which the user knows a parameter of a step: the shortest that ends like it and has its value."""
-    values = pair.head.identity.values
     alike = [
         parameter
-        for parameter, value in values.items()
+        for parameter, value in pair.head.identity.values.items()
         if parameter.lower().endswith(name.lower()) and value == step.values[name]
     ]
     return min(alike, key=lambda parameter: (len(parameter), parameter), default=f"{step.path}.{name}")

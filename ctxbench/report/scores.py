@@ -51,8 +51,7 @@ class LabelCodes:
     def of(cls, dataset: Dataset) -> LabelCodes:
         """Read the labels of a dataset."""
         judgments, n_items = dataset.judgments, len(dataset.catalog)
-        request = np.repeat(np.arange(judgments.n_queries), np.diff(judgments.start))
-        code = request * max(n_items, 1) + judgments.item
+        code = np.repeat(np.arange(judgments.n_queries), np.diff(judgments.start)) * max(n_items, 1) + judgments.item
         order = np.argsort(code)
         complete = np.ones(judgments.n_queries, dtype=np.bool_) if judgments.complete is None else judgments.complete
         return cls(max(n_items, 1), code[order], judgments.grade[order], judgments.group[order], complete)
@@ -489,6 +488,5 @@ def _edges(scores: FloatArray) -> FloatArray:
 
 def _counts(scores: FloatArray, edges: FloatArray) -> tuple[int, ...]:
     """How many scores lie in each bin, its lower edge included; those on the last edge are in the last bin."""
-    step = edges[1] - edges[0]
-    index = np.clip(np.floor((scores - edges[0]) / step + 1e-9).astype(np.int64), 0, len(edges) - 2)
+    index = np.clip(np.floor((scores - edges[0]) / (edges[1] - edges[0]) + 1e-9).astype(np.int64), 0, len(edges) - 2)
     return tuple(np.bincount(index, minlength=len(edges) - 1).tolist())

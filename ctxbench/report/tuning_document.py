@@ -214,8 +214,7 @@ def named_lines(traces: Sequence[Trace]) -> dict[str, Trace]:
         tuning_tables.short_text(_selector(trace.name), 80) + trace.name[len(_selector(trace.name)) :]
         for trace in traces
     ]
-    names = short if len(set(short)) == len(short) else [trace.name for trace in traces]
-    return dict(zip(names, traces, strict=True))
+    return dict(zip(short if len(set(short)) == len(short) else [trace.name for trace in traces], traces, strict=True))
 
 
 def _selector(trace: str) -> str:

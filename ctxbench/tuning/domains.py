@@ -539,8 +539,7 @@ class DomainPair:
                 settings += first.settings * second.settings
                 price = self._price(cost, first, second)
                 for limit, lower in floors.items():
-                    is_below = _table(gains[limit], limit, first, second) < lower * (1.0 - _SAME)
-                    price = np.where(is_below, np.inf, price)
+                    price = np.where(_table(gains[limit], limit, first, second) < lower * (1.0 - _SAME), np.inf, price)
                 best.add(price, _table(gains[gain], gain, first, second), first, second)
         return _front(best, settings)
 

@@ -344,8 +344,7 @@ def _select_groups(groups: Sequence[str]) -> IntArray:
     """The indices of the queries of whole groups, until there are `MOST` queries, rising."""
     group, size, hashes = _hashed(groups)
     by_hash = np.argsort(hashes)
-    before = np.cumsum(size[by_hash]) - size[by_hash]
-    return np.flatnonzero(np.isin(group, by_hash[before < MOST])).astype(np.int64)
+    return np.flatnonzero(np.isin(group, by_hash[np.cumsum(size[by_hash]) - size[by_hash] < MOST])).astype(np.int64)
 
 
 def _requests(dataset: Dataset, groups: Sequence[str], selected: IntArray) -> LabelledRequests:

@@ -788,7 +788,6 @@ def _run_settings(competitor: Competitor, file: PolicyFile, cuts: Front) -> Iter
             if why_not_exact(tunable.definition, setting):
                 yield from runner.lines([setting])
             else:
-                expansion = ExpansionSweep.of(
+                yield from ExpansionSweep.of(
                     runner, setting, labels=competitor.query_set.labels, measures=competitor.rankings.measures
-                )
-                yield from expansion.lines()
+                ).lines()
