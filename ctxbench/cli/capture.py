@@ -380,8 +380,7 @@ def differing_line(was: str, new: str) -> int:
 def _field_sources(item_field: str, page: Page, edited: Collection[str]) -> tuple[str, ...]:
     """The fields of front matter that may have given a field of an item, the likelier first."""
     if item_field == "include":
-        on = any(truth(page.fields.get(name)) for name in _FLAGS)
-        return (*_FLAGS, *_GLOBS) if on else (*_GLOBS, *_FLAGS)
+        return (*_FLAGS, *_GLOBS) if any(truth(page.fields.get(name)) for name in _FLAGS) else (*_GLOBS, *_FLAGS)
     if item_field == "metadata":  # patterns; it says why the mode is what it is, too
         return () if "include" in edited else _GLOBS
     return {"description": ("description",), "title": ("name", "title"), "name": ("name",)}.get(item_field, ())

@@ -155,8 +155,7 @@ def _agents(gate: Path) -> Iterator[tuple[str, Location]]:
         if is_agent_file(path):
             _, lines = load_yaml(path)
             name = about.get("name") or selector_name(path.name, about.get("preset"))
-            line = lines.get(("settings",)) or line_of(lines, ("selector",))
-            yield str(name), (in_repository(path), line)
+            yield str(name), (in_repository(path), lines.get(("settings",)) or line_of(lines, ("selector",)))
 
 
 def in_repository(path: Path) -> str:

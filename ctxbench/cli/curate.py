@@ -141,8 +141,7 @@ def split_lines(result: Resplit) -> list[str]:
         [name, *(_n(counts.get(name, 0)) for counts in (result.before, result.after, result.judged, result.bundles))]
         for name in dict.fromkeys([*result.before, *result.after])
     ]
-    header = ["split", "queries before", "queries now", "of them judged", "groups"]
-    lines = aligned([header, *rows], numbers=True)
+    lines = aligned([["split", "queries before", "queries now", "of them judged", "groups"], *rows], numbers=True)
     lines.append(f"{count(result.moved, 'query', 'queries')} moved to another split")
     if result.cut:
         lines.append(f"tuning ends at {result.cut}; test queries not after it: {result.late:,}")

@@ -244,9 +244,8 @@ def _files(project: Project) -> Iterator[tuple[Path, str]]:
         ).strip("-")
         or "agent"
     )
-    about = yaml.safe_dump({"name": name, "sources": sources}, sort_keys=False)
     datasets = yaml.safe_dump(list(project.datasets) or [EVALS], default_flow_style=True).strip()
-    yield folder / AGENT, _AGENT.format(about=about)
+    yield folder / AGENT, _AGENT.format(about=yaml.safe_dump({"name": name, "sources": sources}, sort_keys=False))
     yield folder / GATE, _GATE.format(datasets=datasets)
     yield folder / POLICIES, _POLICIES
     yield folder / EXPERIMENT, _EXPERIMENT.format(datasets=datasets)

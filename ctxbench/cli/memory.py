@@ -505,8 +505,7 @@ class SelectService:
             outcome = pipeline.run(batch, resources, live=True, listener=stages)
             explanation = explain_outcome(pipeline, outcome, resources, near=near)
             facts = {"selector": selector.label, "parameters": selector.definition.in_force(prepared.values)}
-            answer = answer_of(explanation, prepared, facts, resources, near=near)
-            text = visible_json(dump_json(answer, indent=2))
+            text = visible_json(dump_json(answer_of(explanation, prepared, facts, resources, near=near), indent=2))
         for warning in (*prepared.warnings, *map(str, explanation.selection.trace)):
             _log.warning("%s", warning)
         n_items, tokens = len(explanation.chosen), explanation.prompt_tokens
@@ -525,9 +524,8 @@ class SelectService:
     def _ask(self, body: Mapping[str, Any], user: str | None) -> tuple[SelectRequest, ReadySelector]:
         """The question of a body, and the selector for it."""
         owner = {name: value for name, value in {"user": user, "workspace": self._workspace}.items() if value}
-        history = tuple(ChatMessage(**message) for message in body["history"]) if "history" in body else None
         chat = Chat(
-            history=history,
+            history=tuple(ChatMessage(**message) for message in body["history"]) if "history" in body else None,
             add=tuple(body.get("add", ())),
             remove=tuple(body.get("remove", ())),
             tool_results=tuple((result["tool"], result["text"]) for result in body.get("tool_results", ())),

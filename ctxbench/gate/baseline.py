@@ -518,13 +518,12 @@ def summarise_selector(snapshot: SelectorSnapshot, metrics: Sequence[Metric]) ->
         snapshot: as it is written.
         metrics: what a check judges.
     """
-    means = summarise(list(metrics), snapshot.metrics)
     return AcceptedFigures(
         dataset=snapshot.dataset,
         selector=snapshot.selector,
         queries=len(snapshot.queries),
         offered=sum(item.origin != "session" for answer in snapshot.answers.values() for item in answer.offered),
-        metrics={metric: mean.value for metric, mean in means.items()},
+        metrics={metric: mean.value for metric, mean in summarise(list(metrics), snapshot.metrics).items()},
         shipped=snapshot.identity.shipped,
     )
 

@@ -164,10 +164,9 @@ class SnapshotPair:
     @cached_property
     def weighs_the_catalog(self) -> bool:
         """Whether an item's score depends on what else is in the catalog, so that scores are no similarities."""
-        steps = self.steps[1] or ()
         return any(
             step.kind == "rank" or (step.kind == "retrieve" and not step.built.declared("independent"))
-            for step in steps
+            for step in self.steps[1] or ()
         )
 
     def head_id(self, item: str) -> str:
@@ -603,11 +602,10 @@ class CauseFinder:
         }
         subjects = tuple(sorted(ahead or self.pair.changed_items))
         unmoved = self.pair.score_moves(change.query) and not self.pair.scores_moved(change.query)
-        keys = _STOOD if ahead else _CHOICE if unmoved else _MAYBE
         return Cause(
             kind=CauseKind.UNKNOWN,
             subjects=subjects if ahead or len(subjects) <= _MAX_NAMED_SUBJECTS else (),
-            detail=self._crowd_message(subjects, keys, change),
+            detail=self._crowd_message(subjects, _STOOD if ahead else _CHOICE if unmoved else _MAYBE, change),
         )
 
     def expansion_cause(self, change: ChangeContext, via: str | None) -> Cause:

@@ -349,10 +349,9 @@ def place_among_rivals(
 
 def user_name(name: str, step: FlatStep, pair: SnapshotPair) -> str:
     """The name by which the user knows a parameter of a step: the shortest that ends like it and has its value."""
-    values = pair.head.identity.values
     alike = [
         parameter
-        for parameter, value in values.items()
+        for parameter, value in pair.head.identity.values.items()
         if parameter.lower().endswith(name.lower()) and value == step.values[name]
     ]
     return min(alike, key=lambda parameter: (len(parameter), parameter), default=f"{step.path}.{name}")
@@ -408,8 +407,7 @@ class _ChangeExplainer:
         """The cause of a change that the catalog alone explains: the item is gone or new. None for any other change."""
         inputs, head = self.pair.inputs, self.pair.head
         scoped = bool(head.queries[context.query].scope)  # a query without a scope may still get the item
-        out = context.item not in head.items or scoped
-        if context.lost and context.item in inputs.gone and out:
+        if context.lost and context.item in inputs.gone and (context.item not in head.items or scoped):
             return Cause(kind=CauseKind.GONE, subjects=(context.item,), detail=absence_text(context.item, head))
         if not context.lost and context.item in inputs.new:
             detail = Message("causes.item-enabled" if context.item in self.pair.base.disabled else "causes.item-new")

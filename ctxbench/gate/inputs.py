@@ -696,14 +696,13 @@ def _in_catalog_order(case: ReplayCase) -> list[Candidate]:
 
 def _table(n: int, rows: Sequence[tuple[int, Candidate]], bars: Any) -> tuple[Candidates, Any]:
     """All cases as one table, one request each; an item's number is its index among all rows."""
-    origin = np.array([_ORIGINS[row.origin] for _, row in rows], dtype=np.int64)
     score = [np.nan if row.origin == "session" else row.score or 0.0 for _, row in rows]
     table = Candidates.build(
         n,
         np.array([case for case, _ in rows], dtype=np.int64),
         np.arange(len(rows), dtype=np.int64),
         score=np.array(score, dtype=np.float64),
-        origin=origin,
+        origin=np.array([_ORIGINS[row.origin] for _, row in rows], dtype=np.int64),
         mode=np.full(len(rows), Mode.AGENT, dtype=np.int64),
         query_chunk=np.array([row.chunk for _, row in rows], dtype=np.int64),
     )

@@ -600,9 +600,8 @@ class TableAnswers(Mapping[str, AnswerFact]):
     def select(self, queries: Iterable[str]) -> TableAnswers:
         """The answers to some of the queries; facts that were made so far are shared."""
         row = {query: self._row[query] for query in queries}
-        errors = {query: text for query, text in self.errors.items() if query in row}
         result = copy(self)
-        vars(result).update(_row=row, errors=errors)
+        vars(result).update(_row=row, errors={query: text for query, text in self.errors.items() if query in row})
         return result
 
 

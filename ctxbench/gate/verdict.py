@@ -260,8 +260,7 @@ class _Sides:
         heads = [snapshot for snapshot in self.heads if snapshot in matching]
         if any(_pin_queries(pin, snapshot) for snapshot in heads):
             return ""
-        unused = ((head, *entry) for head in heads for entry in head.unasked.items())
-        for head, name, query in unused:
+        for head, name, query in ((snapshot, *entry) for snapshot in heads for entry in snapshot.unasked.items()):
             if name == pin.query or pin.tag in query.tags:
                 about = name if pin.query else f"{name} (tag {pin.tag})"
                 values = {"query": about, "dataset": head.dataset, "why": query.why}
@@ -639,9 +638,8 @@ def unmet_text(unmet: Sequence[UnmetRequirement], key: str = "gate.unmet") -> Me
     items = [*dict.fromkeys(item for requirement in unmet for item in requirement.items)]
     queries = [*dict.fromkeys(query for requirement in unmet for query in requirement.queries)]
     why = " or ".join(dict.fromkeys(requirement.why for requirement in unmet))
-    before = sum(requirement.before for requirement in unmet)
     names = {"items": first_ids(items), "queries": first_ids(queries)}
-    return Message(key, n=len(queries), before=before, why=why, **names)
+    return Message(key, n=len(queries), before=sum(requirement.before for requirement in unmet), why=why, **names)
 
 
 def _can_be_met(group: Sequence[str], side: SelectorSnapshot, query: str) -> bool:

@@ -352,12 +352,11 @@ def _changes(check: SelectorCheck, title: str, changes: list[Change], *, weight:
     """The table of some changes, with suggested fixes, and with the direction if there are both."""
     fix = any(change.fix for change in changes)
     both_directions = len({change.lost for change in changes}) > 1
-    came_in = not both_directions and any(not change.lost for change in changes)
     head = (
         "query",
         "item",
         *(["direction"] if both_directions else []),
-        "excluded before by" if came_in else "excluded by",
+        "excluded before by" if not both_directions and any(not change.lost for change in changes) else "excluded by",
         "score",
         "cause",
         *(["fix"] if fix else []),

@@ -654,8 +654,7 @@ def _document(name: str, suites: list[tuple[str, list[_Case]]]) -> str:
     for suite, suite_cases in suites:
         element = SubElement(root, "testsuite", {"name": _legal(suite), **_counts(suite_cases), "time": "0"})
         for case, name in zip(suite_cases, _distinct([case.name for case in suite_cases]), strict=True):
-            names = {"name": _legal(name), "classname": _legal(suite), "time": "0"}
-            testcase = SubElement(element, "testcase", names)
+            testcase = SubElement(element, "testcase", {"name": _legal(name), "classname": _legal(suite), "time": "0"})
             if case.outcome:
                 kind = {"type": _legal(case.kind)} if case.outcome != "skipped" else {}
                 message = _legal(document.with_loose_legend(check_texts.sentence(case.message)))

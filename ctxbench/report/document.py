@@ -197,8 +197,7 @@ def _sides(pairs: Sequence[Means]) -> tuple[list[float], list[float]]:
 
 def _span(metric: str, values: Sequence[float]) -> str:
     """A mean, or the lowest and the highest of several."""
-    ends = (with_unit(parse_metric(metric), value) for value in (min(values), max(values)))
-    return " to ".join(dict.fromkeys(ends))
+    return " to ".join(dict.fromkeys(with_unit(parse_metric(metric), value) for value in (min(values), max(values))))
 
 
 def listed(names: list[str]) -> str:
@@ -732,10 +731,9 @@ def paragraph(text: str) -> str:
 
 def _sentence(text: str) -> str:
     """A text on one line without markup, mentions and links; ids are code."""
-    parts = _APART.split(" ".join(text.split()))
     return "".join(
         ("<span>$</span>" if part == "$" else _code(part)) if index % 2 else _plain(part)
-        for index, part in enumerate(parts)
+        for index, part in enumerate(_APART.split(" ".join(text.split())))
     )
 
 

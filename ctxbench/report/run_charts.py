@@ -231,8 +231,7 @@ def _joint(named: Sequence[tuple[tuple[float, float], str, str, Any]], *, number
     for at, labels in by_point.items():
         names, numbers = [text for text, _, _ in labels], [number for _, number, _ in labels]
         names = names if len(names) <= _NAMED else [*names[: _NAMED - 1], f"{len(names) - _NAMED + 1} more"]
-        short = ", ".join(numbers) if numbered else ""
-        joined.append(PointLabel(at, document.listed(names), labels[0][2], short))
+        joined.append(PointLabel(at, document.listed(names), labels[0][2], ", ".join(numbers) if numbered else ""))
     return joined
 
 
@@ -511,11 +510,10 @@ def growth_chart(growth: Mapping[str, Sequence[Growth]], form: str) -> bytes:
             ax.set(xscale="log", yscale="log", ylabel="" if panel else "seconds (median)")
             for axis in (ax.xaxis, ax.yaxis):
                 mark_numbers(axis, log=True)
-            left = (14.0 + panel * (wide + _LEFT)) / _WIDTH
             figure.legend(
                 *ax.get_legend_handles_labels(),
                 loc="upper left",
-                bbox_to_anchor=(left, 1.0 - _GROWTH / high),
+                bbox_to_anchor=((14.0 + panel * (wide + _LEFT)) / _WIDTH, 1.0 - _GROWTH / high),
                 frameon=False,
                 fontsize=11.5,
             )
@@ -566,14 +564,13 @@ def history_csv(history: BaselineHistory) -> str:
     for at in history.accepted:
         about = {"date": at.commit.date, "commit": at.commit.hash, "message": at.commit.message, "note": at.fault}
         for accepted in at.worth:
-            figures = {str(metric): csv_number(_value(accepted, metric)) for metric in FIGURES}
             writer.writerow(
                 {
                     **about,
                     "dataset": accepted.dataset,
                     "selector": accepted.selector,
                     "queries": accepted.queries,
-                    **figures,
+                    **{str(metric): csv_number(_value(accepted, metric)) for metric in FIGURES},
                 }
             )
         if at.fault:
@@ -602,22 +599,21 @@ def history_chart(history: BaselineHistory, form: str) -> bytes:
 
 
 def _commit_json(at: PastBaseline) -> dict[str, Any]:
-    figures = [
-        {
-            "dataset": accepted.dataset,
-            "selector": accepted.selector,
-            "queries": accepted.queries,
-            **{str(metric): finite(_value(accepted, metric)) for metric in FIGURES},
-        }
-        for accepted in at.worth
-    ]
     return {
         "commit": at.commit.hash,
         "short": at.commit.short,
         "date": at.commit.date,
         "message": at.commit.message,
         "error": at.fault or None,
-        "figures": figures,
+        "figures": [
+            {
+                "dataset": accepted.dataset,
+                "selector": accepted.selector,
+                "queries": accepted.queries,
+                **{str(metric): finite(_value(accepted, metric)) for metric in FIGURES},
+            }
+            for accepted in at.worth
+        ],
     }
 
 

@@ -207,18 +207,17 @@ def _queries(queries: Sequence[DatasetQuery], labels: LabelCodes) -> dict[str, A
             helpful.setdefault(str(request), []).append(item)
         else:
             forbidden.setdefault(str(request), []).append(item)
-    history = {
-        str(i): [[message.role, message.content] for message in query.request.history]
-        for i, query in enumerate(queries)
-        if query.request.history
-    }
     return {
         "id": [query.id for query in queries],
         "text": [query.request.text for query in queries],
         "split": _column([query.split for query in queries]),
         "tags": _column([list(query.tags) for query in queries]),
         "available": _column([None if (a := q.request.available) is None else len(a) for q in queries]),
-        "history": history,
+        "history": {
+            str(i): [[message.role, message.content] for message in query.request.history]
+            for i, query in enumerate(queries)
+            if query.request.history
+        },
         "asked": {str(i): facts for i, query in enumerate(queries) if (facts := _request_facts(query))},
         "needs": needs,
         "helpful": helpful,
@@ -332,8 +331,7 @@ def _answers(part: Part, frame: _Frame, chunkings: list[list[Any]], pairs: _Pair
 def _rows(part: Part, frame: _Frame, figures: _AnswerFigures, pairs: _Pairs) -> dict[str, Any]:
     """The rows that are listed, query by query, in the one order; labelled items that are no candidates come last."""
     table, n, n_items = figures.table, figures.table.n_requests, frame.labels.n_items
-    useful = frame.labels.with_grade(Grade.HELPFUL, Grade.REQUIRED)
-    absent = np.setdiff1d(useful, table.request * n_items + table.item)
+    absent = np.setdiff1d(frame.labels.with_grade(Grade.HELPFUL, Grade.REQUIRED), table.request * n_items + table.item)
     rules = ["" if rule is None else str(rule) for rule in table.rules]
     reasons = _absences(part, frame, absent, rules, figures.n_candidates)
     request = np.concatenate([table.request, absent // n_items])

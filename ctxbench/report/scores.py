@@ -51,8 +51,7 @@ class LabelCodes:
     def of(cls, dataset: Dataset) -> LabelCodes:
         """Read the labels of a dataset."""
         judgments, n_items = dataset.judgments, len(dataset.catalog)
-        request = np.repeat(np.arange(judgments.n_queries), np.diff(judgments.start))
-        code = request * max(n_items, 1) + judgments.item
+        code = np.repeat(np.arange(judgments.n_queries), np.diff(judgments.start)) * max(n_items, 1) + judgments.item
         order = np.argsort(code)
         complete = np.ones(judgments.n_queries, dtype=np.bool_) if judgments.complete is None else judgments.complete
         return cls(max(n_items, 1), code[order], judgments.grade[order], judgments.group[order], complete)
@@ -484,12 +483,10 @@ def _edges(scores: FloatArray) -> FloatArray:
         low, high = 0.0, 1.0
     step = nice_step((high - low) / _BINS or 1.0)
     first = math.floor(low / step + 1e-9)
-    last = max(math.ceil(high / step - 1e-9), first + 1)
-    return np.asarray(np.arange(first, last + 1) * step, dtype=np.float64)
+    return np.asarray(np.arange(first, max(math.ceil(high / step - 1e-9), first + 1) + 1) * step, dtype=np.float64)
 
 
 def _counts(scores: FloatArray, edges: FloatArray) -> tuple[int, ...]:
     """How many scores lie in each bin, its lower edge included; those on the last edge are in the last bin."""
-    step = edges[1] - edges[0]
-    index = np.clip(np.floor((scores - edges[0]) / step + 1e-9).astype(np.int64), 0, len(edges) - 2)
+    index = np.clip(np.floor((scores - edges[0]) / (edges[1] - edges[0]) + 1e-9).astype(np.int64), 0, len(edges) - 2)
     return tuple(np.bincount(index, minlength=len(edges) - 1).tolist())

@@ -142,8 +142,7 @@ def amounts(title: str, values: Sequence[float]) -> Scale:
     """An axis of an amount: from 0, or logarithmic where the values spread widely; what is not finite is left out."""
     above = [value for value in values if math.isfinite(value) and value > 0]
     if above and max(above) / min(above) > LOG_FROM:
-        low = max(min(above), max(above) / 1e5)
-        return Scale(f"{title}, logarithmic", 0.85 * low, 1.15 * max(above), log=True)
+        return Scale(f"{title}, logarithmic", 0.85 * max(min(above), max(above) / 1e5), 1.15 * max(above), log=True)
     return Scale(title, 0.0, 1.06 * max(above) if above else 1.0)
 
 
@@ -215,8 +214,7 @@ def named_lines(traces: Sequence[Trace]) -> dict[str, Trace]:
         tuning_tables.short_text(_selector(trace.name), 80) + trace.name[len(_selector(trace.name)) :]
         for trace in traces
     ]
-    names = short if len(set(short)) == len(short) else [trace.name for trace in traces]
-    return dict(zip(names, traces, strict=True))
+    return dict(zip(short if len(set(short)) == len(short) else [trace.name for trace in traces], traces, strict=True))
 
 
 def _selector(trace: str) -> str:
@@ -272,8 +270,7 @@ def _marks(dataset: DatasetTuning, across: Metric, up: Metric) -> Iterator[Ring]
             sides = [tuning_tables.estimate_text(result.tuning, metric) for metric in (up, across)]
             figures = f"{sides[0]}{percent} {up}, {sides[1]} "
             name = f"{'recommended: ' * (result.role == RECOMMENDED)}{tuning_tables.short_text(result.name, _NAME)}"
-            text = f"{name}: {figures}{axis_title(across)}"
-            yield Ring(text, x, y, tag[result.name], name, _SHAPES[result.role])
+            yield Ring(f"{name}: {figures}{axis_title(across)}", x, y, tag[result.name], name, _SHAPES[result.role])
 
 
 def _points(trace: Trace, across: Metric, up: Metric) -> tuple[FloatArray, ...]:

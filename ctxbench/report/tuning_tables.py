@@ -520,8 +520,7 @@ def results(dataset: DatasetTuning, tags: Mapping[str, str]) -> Table:
             ships := [name for name, preset in dataset.shipped.items() if preset.name == result.name]
         ):
             role += f"; {ships[0]} as shipped"
-        description = ": ".join(filter(None, (role, setting_text(result.values))))
-        named = (result.name, tags.get(result.name, ""), description)
+        named = (result.name, tags.get(result.name, ""), ": ".join(filter(None, (role, setting_text(result.values)))))
         for split, estimates in ((ALL if dataset.all_decide else TUNING, result.tuning), (TEST, result.test)):
             if estimates:
                 before, after = ([estimate_text(estimates, metric) for metric in side] for side in (first, last))
@@ -530,8 +529,7 @@ def results(dataset: DatasetTuning, tags: Mapping[str, str]) -> Table:
                 named = ("", "", "")
     before, after = ([metric_title(metric) for metric in side] for side in (first, last))
     head = ("contender", *before, "split", "mark", *after, "what it is")
-    numbers = frozenset(map(head.index, (*before, *after)))
-    return Table(f"Contenders on {dataset.dataset}", head, tuple(rows), numbers)
+    return Table(f"Contenders on {dataset.dataset}", head, tuple(rows), frozenset(map(head.index, (*before, *after))))
 
 
 def all_results(dataset: DatasetTuning) -> Sequence[SettingResult]:

@@ -674,8 +674,7 @@ class CommonLine(SweptSettings):
         else:
             tried = by_line
         common = np.unique(np.concatenate(tried))[::-1]
-        indices = [np.maximum(count_at_least(keys, common) - 1, 0) for keys in by_line]
-        return cls(lines, sign * common, indices, worth)
+        return cls(lines, sign * common, [np.maximum(count_at_least(keys, common) - 1, 0) for keys in by_line], worth)
 
     def select_setting(self, index: int) -> CommonLine:
         """One setting, in new arrays."""

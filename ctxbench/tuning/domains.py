@@ -539,8 +539,7 @@ class DomainPair:
                 settings += first.settings * second.settings
                 price = self._price(cost, first, second)
                 for limit, lower in floors.items():
-                    is_below = _table(gains[limit], limit, first, second) < lower * (1.0 - _SAME)
-                    price = np.where(is_below, np.inf, price)
+                    price = np.where(_table(gains[limit], limit, first, second) < lower * (1.0 - _SAME), np.inf, price)
                 best.add(price, _table(gains[gain], gain, first, second), first, second)
         return _front(best, settings)
 
@@ -678,8 +677,7 @@ def _settings(cut: Cut, line: ThresholdLine, query: IntArray, length: IntArray) 
     if cut.axis is None or not len(moves):
         return first
     rankings, rises = cut.rankings, cut.axis[0].rises
-    last = rankings.items.start[query[moves]] + length[moves] - 1
-    key = rankings.score[last]
+    key = rankings.score[rankings.items.start[query[moves]] + length[moves] - 1]
     if rises:
         key = -fallen(key, rankings.score[rankings.items.start[query[moves]]], "ratio")
     first[moves] = np.searchsorted(line.thresholds if rises else -line.thresholds, -key, side="left")

@@ -344,8 +344,7 @@ def _select_groups(groups: Sequence[str]) -> IntArray:
     """The indices of the queries of whole groups, until there are `MOST` queries, rising."""
     group, size, hashes = _hashed(groups)
     by_hash = np.argsort(hashes)
-    before = np.cumsum(size[by_hash]) - size[by_hash]
-    return np.flatnonzero(np.isin(group, by_hash[before < MOST])).astype(np.int64)
+    return np.flatnonzero(np.isin(group, by_hash[np.cumsum(size[by_hash]) - size[by_hash] < MOST])).astype(np.int64)
 
 
 def _requests(dataset: Dataset, groups: Sequence[str], selected: IntArray) -> LabelledRequests:
@@ -466,8 +465,7 @@ def fit_regression(prior: Prior, features: FloatArray, label: BoolArray, weight:
         odds = rows @ at
         p = np.exp(-np.logaddexp(0.0, -odds))
         slope = rows.T @ (weight * (p - target)) + precision * (at - centre)
-        curve = (rows * (weight * p * (1 - p))[:, None]).T @ rows + np.diag(precision)
-        step = np.linalg.solve(curve, slope)
+        step = np.linalg.solve((rows * (weight * p * (1 - p))[:, None]).T @ rows + np.diag(precision), slope)
         if step @ slope < _ENOUGH * max(1.0, abs(current)):
             break
         share = 1.0
@@ -605,8 +603,7 @@ def best_by_lower_bound(values: FloatArray, single: Sequence[bool]) -> tuple[int
         infinite, so the choice is the single source.
     """
     single_places = np.flatnonzero(single)
-    means = np.array([mean(row).value for row in values])
-    base = int(single_places[np.argmax(means[single_places])])
+    base = int(single_places[np.argmax(np.array([mean(row).value for row in values])[single_places])])
     distance = values - values[base]
     n = values.shape[1]
     error = (
@@ -640,5 +637,4 @@ def _near(table: Candidates, score: FloatArray, depth: int) -> BoolArray:
         return np.ones(len(table), dtype=np.bool_)
     padded = np.full((table.n_requests, width), -np.inf)
     padded[table.request, np.arange(len(table)) - table.start[:-1][table.request]] = score
-    last = np.partition(padded, width - depth, axis=1)[:, width - depth]
-    return np.asarray(score >= last[table.request])
+    return np.asarray(score >= np.partition(padded, width - depth, axis=1)[:, width - depth][table.request])

@@ -304,8 +304,7 @@ def front_traces(results: Sequence[SearchResult], *, level: float, pool: Optiona
             _published_estimates, publish(swept[0], opened), swept[1], competitor.query_set.group, level
         )
         settings = [*map(tunable.values, values)]
-        chunks = [settings[start : start + _CHUNK] for start in range(0, len(values), _CHUNK)]
-        parts = pool.map(estimates, chunks)
+        parts = pool.map(estimates, [settings[start : start + _CHUNK] for start in range(0, len(values), _CHUNK)])
         traces.append(_trace_of(name, values, [row for part in parts for row in part]))
     return traces
 

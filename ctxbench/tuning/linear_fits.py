@@ -221,8 +221,7 @@ class _Block:
     def above(self, weights: FloatArray) -> IntArray:
         """The size of the candidates that rank above each needed one, shape (n_needed,)."""
         away = self.away(self.scores(weights))
-        is_above = (away > 0) | ((away == 0) & self.first)
-        return np.asarray(np.where(is_above, self.size[self.query], 0).sum(axis=1))
+        return np.asarray(np.where((away > 0) | ((away == 0) & self.first), self.size[self.query], 0).sum(axis=1))
 
     def crossings(self, column: int, weights: FloatArray, depth: int) -> tuple[FloatArray, IntArray]:
         """The weights at which candidates start, and stop, to rank above a needed one, and the sizes of these.

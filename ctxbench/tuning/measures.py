@@ -404,8 +404,7 @@ class DifferenceSums:
             return mean, np.full(len(mean), np.inf)
         spread = np.maximum(self.squares - 2.0 * mean * self.weighted + mean * mean * self.sizes, 0.0)
         spread = spread * self.groups / (self.groups - 1)
-        added = 2.0 * self.unit**2 * self.n / self.groups
-        return mean, np.sqrt(times * spread + added) / (times * self.n)
+        return mean, np.sqrt(times * spread + (2.0 * self.unit**2 * self.n / self.groups)) / (times * self.n)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -578,8 +577,7 @@ def count_offered(evidence: Evidence, catalog: Catalog, name: str) -> FloatArray
     joined = Joined(evidence)
     group = joined.label_group
     rows = (group >= 0) & (item_types(catalog)[evidence.judgments.item] == name)
-    typed = np.isin(np.arange(len(joined.group_query)), group[rows])
-    return joined.total(joined.group_query[typed & joined.met])
+    return joined.total(joined.group_query[np.isin(np.arange(len(joined.group_query)), group[rows]) & joined.met])
 
 
 def values_of_measures(

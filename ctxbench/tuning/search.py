@@ -462,8 +462,7 @@ class Competitor:
                 raise ParameterError(Message("tuning.scores-of-some", setting=setting_text(self.name, tunable.start)))
             self._last.clear()
             self._last[key] = replace(chosen, tunable=tunable, _memo=self._memo, _last=self._last)
-        rankings = replace(self._last[key].rankings, pairing=self.rankings.pairing)
-        return replace(self._last[key], rankings=rankings)
+        return replace(self._last[key], rankings=replace(self._last[key].rankings, pairing=self.rankings.pairing))
 
     @property
     def name(self) -> str:
@@ -789,7 +788,6 @@ def _run_settings(competitor: Competitor, file: PolicyFile, cuts: Front) -> Iter
             if why_not_exact(tunable.definition, setting):
                 yield from runner.lines([setting])
             else:
-                expansion = ExpansionSweep.of(
+                yield from ExpansionSweep.of(
                     runner, setting, labels=competitor.query_set.labels, measures=competitor.rankings.measures
-                )
-                yield from expansion.lines()
+                ).lines()

@@ -726,8 +726,7 @@ class ShippedPreset:
 
     def is_setting_of(self, tunable: Tunable, values: Mapping[str, Value]) -> bool:
         """Whether a selector at a setting is this preset."""
-        shipped = self.tunable.pipeline(self.values)
-        return tunable.answers is None and tunable.pipeline(values).key == shipped.key
+        return tunable.answers is None and tunable.pipeline(values).key == self.tunable.pipeline(self.values).key
 
 
 def _parameters(family: CutFamily | None) -> Iterator[Counts | ThresholdSpan]:
