@@ -56,6 +56,12 @@ def ours(query: Query, **options) -> list[np.ndarray]:
     return scores
 
 
+def split(query: Query, **options) -> tuple[list[list[str]], list[list[str]]]:
+    """The words of the items and of the queries."""
+    rule, batch = Bm25(**options).word_rule, query.batch
+    return [rule.words(item.search_text) for item in batch.catalog], [rule.words(row.text) for row in batch.requests]
+
+
 def theirs(words: list[list[str]], queries: list[list[str]]) -> list[np.ndarray]:
     index = bm25s.BM25(method="lucene", k1=1.5, b=0.75, dtype="float64")
     index.index(words, show_progress=False)
@@ -66,15 +72,14 @@ def theirs(words: list[list[str]], queries: list[list[str]]) -> list[np.ndarray]
 def test_bm25_beside_bm25s(benchmark, monkeypatch, tmp_path, options):
     monkeypatch.setenv("CTXBENCH_CACHE", str(tmp_path / "none" / "file"))
     (tmp_path / "none").touch()  # nothing is kept from one round to the next
-    (texts, queries), rule = code(), Bm25(**options).word_rule
-    words, query_words = ([rule.words(text) for text in part] for part in (texts, queries))
-    query = asked(texts, queries)
-    joined = asked(*([" ".join(row) for row in part] for part in (words, query_words)))
+    query = asked(*code())
+    joined = asked(*([" ".join(row) for row in part] for part in split(query, **options)))
+    words = split(joined, **PLAIN)
     runs = {
         "ours whole": lambda: ours(query, **options),
-        "bm25s whole": lambda: theirs(*([rule.words(text) for text in part] for part in (texts, queries))),
+        "bm25s whole": lambda: theirs(*split(query, **options)),
         "ours from words": lambda: ours(joined, **PLAIN),
-        "bm25s from words": lambda: theirs(words, query_words),
+        "bm25s from words": lambda: theirs(*words),
     }
     taken, scores = {name: [] for name in runs}, {}
     for _ in range(ROUNDS):
