@@ -148,10 +148,11 @@ class CutReader:
             return None
         for name, written in map(step_name, steps):
             strategy = refining_strategy(name)
-            if family is None:
-                family = getattr(strategy, "family", Strategy.family)(written, self)
-            else:
-                family = getattr(strategy, "family_behind", Strategy.family_behind)(family, written, self)
+            family = (
+                getattr(strategy, "family", Strategy.family)(written, self)
+                if family is None
+                else getattr(strategy, "family_behind", Strategy.family_behind)(family, written, self)
+            )
             if family is None:
                 return None
         return family
