@@ -564,8 +564,9 @@ class DomainPair:
         Each is the cheapest by its sum. A setting with the same gain, a higher sum and a narrower interval is not among
         them, although it may keep a bound on the interval of a cost.
         """
-        for values in front.rounded:
-            yield setting_line(values, self.by_query(values), pairing=self.rankings.pairing)
+        yield from (
+            setting_line(values, self.by_query(values), pairing=self.rankings.pairing) for values in front.rounded
+        )
 
     def _by_shared(self) -> Iterator[tuple[list[Cut], list[Cut]]]:
         """The cuts of both domains, grouped by the values of shared parameters."""
