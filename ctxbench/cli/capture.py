@@ -237,8 +237,7 @@ def _missing_fields(part: SnapshotPart) -> Iterator[str]:
         "without_description": "have no description and are found by their names only",
         "without_schema": "have no input schema",
     }
-    for name, n in missing_fields(part.items).items():
-        yield f"{n:,} of {tools:,} tools {words[name]}"
+    yield from (f"{n:,} of {tools:,} tools {words[name]}" for name, n in missing_fields(part.items).items())
 
 
 def recapture(gate: Path, *, skip: Sequence[str] = ()) -> dict[Path, dict[str, str]]:

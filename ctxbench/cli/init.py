@@ -308,21 +308,18 @@ def _write(path: Path, text: str) -> None:
 def _findings(project: Project) -> Iterator[str]:
     if project.mcp is not None:
         yield f"found servers in {project.mcp}"
-    for name, n in project.tools.items():
-        yield f"found {count(n, 'tool')} in {name}"
+    yield from (f"found {count(n, 'tool')} in {name}" for name, n in project.tools.items())
     if project.rules:
         yield f"found {project.rules:,} file{'' if project.rules == 1 else 's'} of rules and skills"
         yield from (one_line(f"  {note}") for note in project.notes)
-    for name in project.datasets:
-        yield f"found the dataset {name}"
+    yield from (f"found the dataset {name}" for name in project.datasets)
     if project.repository is None:
         yield "no git repository here or above, so that no workflow is written"
 
 
 def _not_taken(project: Project) -> Iterator[str]:
     """What is in the folder but not in the agent file, with what to do about it."""
-    for name, reason in project.broken_mcp.items():
-        yield f"not taken: {name}, which cannot be used ({reason})"
+    yield from (f"not taken: {name}, which cannot be used ({reason})" for name, reason in project.broken_mcp.items())
     for name in project.other_mcp:
         owner = Path(name).parent.parent if Path(name).parent.name in (".cursor", ".vscode") else Path(name).parent
         command = shlex.join(["ctxbench", "init", str(project.folder / owner)])

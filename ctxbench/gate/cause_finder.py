@@ -402,11 +402,11 @@ class CauseFinder:
             return cause
         if item in self.inputs.edited:
             total, edited = len(self.pair.head.items), len(self.inputs.edited)
-            if edited >= _BULK_EDIT and 2 * edited >= total:
-                return Cause(
-                    kind=CauseKind.EDITED, detail=Message("causes.many-items-edited", edited=edited, total=total)
-                )
-            return self._edit_cause(item)
+            return (
+                Cause(kind=CauseKind.EDITED, detail=Message("causes.many-items-edited", edited=edited, total=total))
+                if edited >= _BULK_EDIT and 2 * edited >= total
+                else self._edit_cause(item)
+            )
         if item != old:
             return Cause(kind=CauseKind.RENAMED, subjects=(item,), detail=Message("causes.item-renamed", old=old))
         return self._catalog_cause(change)

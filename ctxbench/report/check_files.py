@@ -485,12 +485,13 @@ def _token_changes(check: Check, locations: Locations) -> Iterator[_Note]:
 
 def _notices(check: Check) -> Iterator[_Note]:
     shared = check_texts.shared_notices(check)
-    for text in (*check.notices, *shared):
-        yield _Note(error=False, title="ctxbench check", text=text)
-    for selector in check.selectors:
-        for text in selector.notices:
-            if text not in shared:
-                yield _Note(error=False, title=_title(selector, "notice"), text=text)
+    yield from (_Note(error=False, title="ctxbench check", text=text) for text in (*check.notices, *shared))
+    yield from (
+        _Note(error=False, title=_title(selector, "notice"), text=text)
+        for selector in check.selectors
+        for text in selector.notices
+        if text not in shared
+    )
 
 
 def _title(check: SelectorCheck, subject: str) -> str:
@@ -612,8 +613,7 @@ def _cases(check: SelectorCheck, strict: bool, locations: Locations) -> Iterator
 
 
 def _pin_cases(check: SelectorCheck) -> Iterator[_Case]:
-    for pin in check.pins:
-        yield _Case(f"pin: {pin.query}: {pin.pin}", "failure", "pin", pin.message)
+    yield from (_Case(f"pin: {pin.query}: {pin.pin}", "failure", "pin", pin.message) for pin in check.pins)
 
 
 def _outcome(verdict: Verdict, strict: bool) -> str:

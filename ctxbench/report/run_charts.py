@@ -649,9 +649,9 @@ def _table(history: BaselineHistory, pair: tuple[str, str] | None, plain: bool) 
 
 
 def _notes(history: BaselineHistory) -> Iterator[str]:
-    for at in history.accepted:
-        if at.fault and at.fault != GONE:
-            yield f"{at.commit.short} cannot be read: {at.fault}"
+    yield from (
+        f"{at.commit.short} cannot be read: {at.fault}" for at in history.accepted if at.fault and at.fault != GONE
+    )
     if history.older:
         yield "Older commits are left out (--limit)."
     if history.shallow:

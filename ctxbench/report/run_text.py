@@ -285,8 +285,10 @@ def _common(manifest: Mapping[str, Any], metrics: Iterable[Metric]) -> Iterator[
     if EMBEDDER in used:
         model = manifest["embedder"]
         yield f"* Embeddings: {inline(', '.join(f'{name} {value}' for name, value in model.items()))}."
-    for name in sorted(used - {EMBEDDER}):
-        yield f"* Embeddings of steps that name an embedder: {inline(Quoted(name.partition(':')[2]))}."
+    yield from (
+        f"* Embeddings of steps that name an embedder: {inline(Quoted(name.partition(':')[2]))}."
+        for name in sorted(used - {EMBEDDER})
+    )
     yield f"* Split: {inline(manifest['experiment'].get('split') or 'all queries, tuning and test together')}."
     if sample := manifest["experiment"].get("sample"):
         drawn = f"groups whole, drawn by hash with seed {manifest['experiment']['seed']}"
@@ -422,8 +424,7 @@ def _about(summary: DatasetSummary, dataset: Dataset) -> Iterator[str]:
     needs = f"Requirements: {sum(map(len, dataset.judged().required.values())):,}, alternatives counted once"
     yield f"* Queries: {splits}{none}{partly}{left}. {needs}."
     yield f"* Labels: {inline(str(dataset.about.get('labelling', '')))}"
-    for note in _texts(dataset.about.get("notes")):
-        yield f"  * {paragraph(note)}"
+    yield from (f"  * {paragraph(note)}" for note in _texts(dataset.about.get("notes")))
 
 
 def _texts(notes: Any) -> Iterable[str]:

@@ -528,9 +528,11 @@ def _split_sentences(tuning: Tuning) -> Iterator[str]:
     names = {
         kind: [dataset.dataset for dataset in tuning.datasets if dataset.all_decide is kind] for kind in (False, True)
     }
-    for kind, text in ((False, _SPLIT), (True, _ALL_DECIDE)):
-        if names[kind]:
-            yield text if not names[not kind] else f"On {listed(names[kind])}: {text[0].lower()}{text[1:]}"
+    yield from (
+        text if not names[not kind] else f"On {listed(names[kind])}: {text[0].lower()}{text[1:]}"
+        for kind, text in ((False, _SPLIT), (True, _ALL_DECIDE))
+        if names[kind]
+    )
 
 
 def _explanations(tuning: Tuning) -> Iterator[str]:
@@ -664,8 +666,10 @@ def _search_notes(outcome: PolicyOutcome) -> Iterator[str]:
         if outcome.tried:
             sentence += f", and {outcome.tried:,} run one by one because a parameter of theirs breaks the prefix rule"
         yield f"{sentence}."
-    for text, bound in outcome.bounds.items():
-        yield f"{name}: on the queries that decided {four_digits(bound)} was compared with {text}."
+    yield from (
+        f"{name}: on the queries that decided {four_digits(bound)} was compared with {text}."
+        for text, bound in outcome.bounds.items()
+    )
 
 
 def _doubts(outcome: PolicyOutcome) -> Iterator[str]:

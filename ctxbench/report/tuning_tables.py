@@ -596,9 +596,7 @@ def reported_split(dataset: DatasetTuning) -> str:
 
 def outcomes(tuning: Tuning) -> Iterator[tuple[DatasetTuning, PolicyOutcome]]:
     """Every outcome with its dataset, in order."""
-    for dataset in tuning.datasets:
-        for outcome in dataset.outcomes:
-            yield dataset, outcome
+    yield from ((dataset, outcome) for dataset in tuning.datasets for outcome in dataset.outcomes)
 
 
 _WIDTH = 80

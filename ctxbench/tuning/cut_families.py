@@ -248,10 +248,11 @@ class _BestChunks:
         values.pop("", None)
         high = self.counts if span is include else offered_length(self.counts, self._above, topN)
         low = np.minimum(topN, self.counts) if span is include else high
-        if span is not None and span is margin:
-            low, high = np.zeros_like(low), np.minimum(high, family.at_most)
-        else:
-            low, high = np.minimum(low, self._within), np.minimum(high, self._within)
+        low, high = (
+            (np.zeros_like(low), np.minimum(high, family.at_most))
+            if span is not None and span is margin
+            else (np.minimum(low, self._within), np.minimum(high, self._within))
+        )
         if span is None or sums is None:
             return Cut(rankings=self.rankings, values=values, low=high, high=high)
         axis = Axis(name=span.name, span=(span.low, span.high), rises=span is margin)

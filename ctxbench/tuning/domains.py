@@ -148,10 +148,11 @@ class CutReader:
             return None
         for name, written in map(step_name, steps):
             strategy = refining_strategy(name)
-            if family is None:
-                family = getattr(strategy, "family", Strategy.family)(written, self)
-            else:
-                family = getattr(strategy, "family_behind", Strategy.family_behind)(family, written, self)
+            family = (
+                getattr(strategy, "family", Strategy.family)(written, self)
+                if family is None
+                else getattr(strategy, "family_behind", Strategy.family_behind)(family, written, self)
+            )
             if family is None:
                 return None
         return family
@@ -563,8 +564,9 @@ class DomainPair:
         Each is the cheapest by its sum. A setting with the same gain, a higher sum and a narrower interval is not among
         them, although it may keep a bound on the interval of a cost.
         """
-        for values in front.rounded:
-            yield setting_line(values, self.by_query(values), pairing=self.rankings.pairing)
+        yield from (
+            setting_line(values, self.by_query(values), pairing=self.rankings.pairing) for values in front.rounded
+        )
 
     def _by_shared(self) -> Iterator[tuple[list[Cut], list[Cut]]]:
         """The cuts of both domains, grouped by the values of shared parameters."""

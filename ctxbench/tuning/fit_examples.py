@@ -586,9 +586,7 @@ def compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
     if parts == 1:
         yield (total,)
         return
-    for first in range(total, -1, -1):
-        for rest in compositions(total - first, parts - 1):
-            yield (first, *rest)
+    yield from ((first, *rest) for first in range(total, -1, -1) for rest in compositions(total - first, parts - 1))
 
 
 def best_by_lower_bound(values: FloatArray, single: Sequence[bool]) -> tuple[int, int]:

@@ -651,8 +651,10 @@ def _shipped_presets(file: PolicyFile, tunables: Sequence[Tunable]) -> Iterator[
         shipped, _ = find_definition(source)
         name = f"{source} as shipped" if source in {tunable.name for tunable in tunables} else source
         as_shipped = Tunable(entry=SelectorEntry(name=name, selector=source), source=source, definition=shipped)
-        for preset, values in shipped.presets.items():
-            yield ShippedPreset(name=f"{source}/{preset}", tunable=unchanged.get(source, as_shipped), values=values)
+        yield from (
+            ShippedPreset(name=f"{source}/{preset}", tunable=unchanged.get(source, as_shipped), values=values)
+            for preset, values in shipped.presets.items()
+        )
 
 
 def _shipped_source(tunable: Tunable, base: Path) -> str:

@@ -281,10 +281,11 @@ class LineSearch:
 
         Within a token count the size is that with the item, and every item that fits has rank 1.
         """
-        if self._limit:
-            rank = np.where(above <= self._limit, 1.0, NEVER)
-        else:
-            rank = np.where(above < self._depth, above + 1.0, NEVER)
+        rank = (
+            np.where(above <= self._limit, 1.0, NEVER)
+            if self._limit
+            else np.where(above < self._depth, above + 1.0, NEVER)
+        )
         compute: Any = self._metric.declaration.compute
         return np.asarray(compute(RankStates(self._labels, query, state, label, rank), self._metric.k))
 

@@ -73,10 +73,11 @@ def fit(
     """
     part = labelled_queries(dataset, split)
     front = in_front(pipeline, kind)
-    if kind == WEIGHTS:
-        values = _weights(part, pipeline, resources)
-    else:
-        values = fit_values(make_examples(kind, part, front, resources, columns=columns_of(requests=requests)))
+    values = (
+        _weights(part, pipeline, resources)
+        if kind == WEIGHTS
+        else fit_values(make_examples(kind, part, front, resources, columns=columns_of(requests=requests)))
+    )
     return Fit(
         kind=kind,
         dataset=dataset.name,

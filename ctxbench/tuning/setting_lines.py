@@ -683,8 +683,7 @@ def _draw_indices(sizes: Sequence[int], *, trials: int, seed: int) -> Iterator[t
         yield from np.ndindex(*sizes)
         return
     rng = np.random.default_rng(seed)
-    for _ in range(_DRAWS * trials):
-        yield tuple(int(rng.integers(size)) for size in sizes)
+    yield from (tuple(int(rng.integers(size)) for size in sizes) for _ in range(_DRAWS * trials))
 
 
 def distance(values: Mapping[str, Value], defaults: Mapping[str, Value]) -> float:
