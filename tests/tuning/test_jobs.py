@@ -15,26 +15,22 @@ from ctxbench.tuning import rankings
 from ctxbench.tuning.tuner import tune
 from tests.tuning.conftest import AGGRESSIVE
 
-MARGIN = {"selector": "semantic", "search": {"contextTopK": [5, 20, 50], "contextTopN": [0, 1, 3]}}
+MARGIN = {"selector": "semantic", "search": {"contextTopK": [5, 20], "contextTopN": [0, 3]}}
 BUDGET = {
     "name": "budget",
     "selector": "semantic",
     "set": {"contextTokenBudgetEnabled": True},
-    "search": {"contextTopK": [5, 20], "contextTopN": [2, 20], "contextTokenBudget": [1, 150, 400]},
+    "search": {"contextTopK": [5, 20], "contextTopN": [2], "contextTokenBudget": [150, 400]},
 }
 HEADS = {"name": "bm25", "selector": "bm25", "search": {"b": [0.2, 0.8]}}
-DOMAINS = {
-    "selector": "semantic-domains",
-    "set": {"rulesTopK": 20, "toolsTopK": 20},
-    "search": {"rulesTopN": [0, 2], "toolsTopN": [1, 3]},
-}
+DOMAINS = {"selector": "semantic-domains", "search": {"contextTopK": [50], "toolsTopN": [0, 2], "rulesTopN": [0, 1]}}
 POLICIES = {
     "aggressive": AGGRESSIVE,
     "most": {"maximise": "completeness", "constraints": [{"metric": "tokens", "at_most": 0.5, "of": "base"}]},
     "hard": {"minimise": "items", "constraints": [{"metric": "precision", "at_least": 0.99}]},
     "near": {"minimise": "tokens", "constraints": [{"metric": "completeness", "at_least": 0.97}]},
 }
-FEW = {"policies": POLICIES, "shipped": False, "trials": 4}
+FEW = {"policies": POLICIES, "shipped": False, "trials": 2}
 
 
 class PicklingPool(Pool):
@@ -73,7 +69,7 @@ def plain(value):
 def test_parts_give_what_the_whole_gives(ready, selectors, pickling):
     whole, parts = (tune(ready(*selectors, **FEW), command="c", pool=pool) for pool in (None, pickling))
     assert plain(parts) == plain(whole)
-    assert any(outcome.recommended is not None for outcome in whole.datasets[0].outcomes)
+    assert {outcome.recommended is None for outcome in whole.datasets[0].outcomes} == {False, True}
 
 
 def test_parts_of_a_common_setting_give_what_the_whole_gives(ready, shop, other, pickling):
