@@ -15,6 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from ctxbench.model.items import Catalog, Item
 from ctxbench.model.requests import Batch, Request
+from ctxbench.model.resources import Resources
 from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.testing import mock_resources
 
@@ -22,7 +23,7 @@ ITEMS, CHUNKS, TOPICS, DIMENSIONS = 1_000, 3, 60, 384
 ROUNDS = 300
 
 
-class Synthetic:
+class Synthetic(Resources):
     """Resources whose texts lie around topics: `topic.number` is near its topic's vector."""
 
     def __init__(self):

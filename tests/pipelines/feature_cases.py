@@ -11,7 +11,7 @@ from ctxbench import testing
 from ctxbench.model.candidates import Candidates
 from ctxbench.model.items import Catalog, Item
 from ctxbench.model.requests import Batch, Query, Request
-from ctxbench.model.resources import TextKind
+from ctxbench.model.resources import Resources, TextKind
 from ctxbench.pipelines.features import FeatureInput, with_features
 from ctxbench.search.dense import chunks_of
 
@@ -29,7 +29,7 @@ CATALOG = Catalog(
 )
 
 
-class Plane:
+class Plane(Resources):
     """Resources whose vectors are given: one for each chunk of an item, by its name, and one for each text."""
 
     def __init__(self, catalog: Catalog, items: Mapping[str, Sequence[tuple[float, float]]], **texts: Any) -> None:

@@ -11,6 +11,7 @@ from ctxbench.io.errors import ParameterError, SelectorError
 from ctxbench.model.candidates import Candidates, Origin, place_among
 from ctxbench.model.items import Catalog, Item
 from ctxbench.model.requests import Batch, Query, Request
+from ctxbench.model.resources import Resources
 from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.pipelines.strategies.cut import Mmr, picked
 
@@ -19,7 +20,7 @@ PROPERTY = settings(max_examples=150, deadline=None, database=None, derandomize=
 ANGLES = {"a": 0, "b": 0, "c": 60, "d": 90}
 
 
-class Angles:
+class Angles(Resources):
     """Resources whose vectors are directions in the plane, by text; they note what was embedded."""
 
     def __init__(self) -> None:

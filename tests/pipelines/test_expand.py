@@ -12,6 +12,7 @@ from ctxbench.io.errors import ParameterError, StorageError
 from ctxbench.model.candidates import SEARCHED, Candidates, Mode, Origin
 from ctxbench.model.items import Catalog, Item
 from ctxbench.model.requests import Batch, Query, Request, SessionItem
+from ctxbench.model.resources import Resources
 from ctxbench.model.strategies import Step
 from ctxbench.pipelines.pipeline import Pipeline, PipelineError
 from ctxbench.pipelines.strategies.expand import Expansion
@@ -21,7 +22,7 @@ from ctxbench.testing import check_step, mock_catalog, mock_requests, mock_resou
 from ctxbench.testing.conformance import process_faults
 
 
-class Angles:
+class Angles(Resources):
     """Resources whose texts are angles in degrees: two texts are as similar as the cosine between them."""
 
     def __init__(self) -> None:

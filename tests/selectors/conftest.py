@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 from ctxbench.model.items import Catalog, Item
+from ctxbench.model.resources import Resources
 from ctxbench.search.embedders import HashingEmbedder, Vectors
 from ctxbench.search.resources import LocalResources
 from ctxbench.search.tokens import CharsCounter
 from ctxbench.selectors.session import Agent, Session
 
 
-class Broken:
+class Broken(Resources):
     """Resources of which every search fails."""
 
     def __init__(self, error):

@@ -17,6 +17,7 @@ from ctxbench.evaluation.answers import Labels
 from ctxbench.evaluation.metrics import evaluate, parse_metric, parse_metrics
 from ctxbench.evaluation.runner import answered
 from ctxbench.io.errors import ParameterError
+from ctxbench.model.resources import Resources
 from ctxbench.pipelines.pipeline import PipelineError
 from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.definitions import definition, read_definition
@@ -165,7 +166,7 @@ def test_another_order_gives_the_same_bytes():
 # ------------------------------------------------------------------------------------------------------ nothing twice
 
 
-class Counted:
+class Counted(Resources):
     """Resources that count what is asked of them."""
 
     def __init__(self) -> None:
