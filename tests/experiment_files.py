@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ctxbench.evaluation.answers import Part, StoredAnswers, write_blocks
+from ctxbench.evaluation.answers import SUFFIX, Part, StoredAnswers, write_blocks, write_slice
 from ctxbench.evaluation.experiment import Experiment, examine
 from ctxbench.io.errors import raise_faults
 from ctxbench.model.items import Catalog
@@ -17,16 +17,13 @@ def read_experiment(path: Path) -> Experiment:
     return experiment
 
 
-class _Blocks:
-    """Answers in blocks that a test chooses."""
-
-    def __init__(self, slices):
-        self.blocks = lambda: iter(slices)
-
-
 def store_blocks(slices, path):
     """Write answers in the given blocks to a file, and open it."""
-    part = Part(dataset="desk", selector="chosen", key="", answers=_Blocks(slices), metrics={})
+    folder = path.with_suffix(".slices")
+    folder.mkdir()
+    for number, block in enumerate(slices):
+        write_slice(folder / f"{number:06d}{SUFFIX}", block)
+    part = Part(dataset="desk", selector="chosen", key="", answers=StoredAnswers.read(folder), metrics={})
     with path.open("wb") as stream:
         write_blocks(part, Catalog(()), stream)
     return StoredAnswers.read(path)

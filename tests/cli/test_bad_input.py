@@ -134,7 +134,7 @@ def test_an_experiment_that_is_empty_says_what_one_holds(refused, place):
     (place / "e.yaml").write_text("")
     assert refused("run", "e.yaml") == (
         "the file is empty; an experiment is a mapping of name, about, datasets, split, sample, selectors, metrics, "
-        "embedder, tokens, seed, compare_to, groups, judged (e.yaml, line 1)"
+        "embedder, tokens, seed, compare_to, groups, judged, index (e.yaml, line 1)"
     )
 
 
