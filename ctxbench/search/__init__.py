@@ -40,6 +40,7 @@ Modules:
     resources: Resources that strategies use: vectors, token counts, text indexes, language models and plugins.
     text_index: Full-text search with trigrams, in SQLite FTS5 or PostgreSQL.
     tokens: Count tokens, and fill a token budget with texts.
+    vector_files: Vectors of the chunks of a catalog, in memory or in files; approximate indexes.
     word_index: An inverted index of item words, kept on disk, and BM25 scores from it.
     words: Split texts into words, count documents by word, match names fuzzily; protocol of text indexes.
 """
