@@ -630,11 +630,9 @@ def _field(data: Mapping[str, Any], *names: str) -> Any:
 
 def _attributes(value: Any) -> dict[str, Any]:
     """Attributes as an object, from OTLP's list of keys and values, an object, or its text."""
-    return (
-        {str(entry["key"]): _value(entry.get("value")) for entry in value if "key" in entry}
-        if isinstance(value, list)
-        else dict(_object(value))
-    )
+    if isinstance(value, list):
+        return {str(entry["key"]): _value(entry.get("value")) for entry in value if "key" in entry}
+    return dict(_object(value))
 
 
 def _value(value: Any) -> Any:

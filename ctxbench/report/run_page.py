@@ -30,6 +30,7 @@ from ctxbench.model.arrays import BoolArray, FloatArray, Grade, IntArray, owners
 from ctxbench.model.candidates import Candidates, Mode, Origin, place_among
 from ctxbench.model.items import Catalog
 from ctxbench.model.selection import stacked
+from ctxbench.pipelines.pipeline import Chunkings
 from ctxbench.report import document
 from ctxbench.report.charts import colours
 from ctxbench.report.document import without_surrogates
@@ -46,7 +47,6 @@ from ctxbench.report.run_text import run_facts
 from ctxbench.report.scores import LabelCodes, ScoreGroup, score_groups, threshold_of
 from ctxbench.search.chunking import DOCUMENTS, ItemChunking
 from ctxbench.search.tokens import TokenCounter
-from ctxbench.selectors.explain import Chunkings
 
 MOST_CHOSEN = 60  # chosen items of one query that the page lists
 NEAREST = 10  # items that stayed out, of one query

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from ctxbench.io.errors import Message, ParameterError, SelectorError
-from ctxbench.model.arrays import FloatArray, IntArray
+from ctxbench.model.arrays import FloatArray
 from ctxbench.model.candidates import Candidates
 from ctxbench.model.items import Catalog, Item
 from ctxbench.model.requests import Batch, Filter, Request
@@ -20,11 +19,10 @@ from ctxbench.model.resources import Resources
 from ctxbench.model.selection import Offered, Prompt, Selection, selections
 from ctxbench.model.strategies import Merge, PerType, Step
 from ctxbench.pipelines.fits import PROBABILITY, all_steps
-from ctxbench.pipelines.pipeline import Outcome, Pipeline
+from ctxbench.pipelines.pipeline import Chunkings, Outcome, Pipeline
 from ctxbench.pipelines.strategies.files import KIND_FACTOR
 from ctxbench.pipelines.strategies.format import Messages
 from ctxbench.pipelines.strategies.rank import PROBABILITY_COLUMN, WAIVED
-from ctxbench.search.chunking import DOCUMENTS, ItemChunking
 from ctxbench.selectors.external import FileSelector
 from ctxbench.selectors.selector import Selector, check_fits
 
@@ -271,93 +269,6 @@ def _shares(parts: Mapping[str, float]) -> dict[str, float]:
     total = math.fsum(map(abs, parts.values()))
     ordered = sorted(parts.items(), key=lambda part: -abs(part[1]))
     return {name: value / total for name, value in ordered if value}
-
-
-@dataclass(frozen=True)
-class Chunkings:
-    """How the steps of a pipeline split items.
-
-    Attributes:
-        sources: of each retriever that says how it splits, by the name of its column in a merge (one without a name
-            where there is none).
-        expansion: of the items that an expansion led from and to.
-    """
-
-    sources: Mapping[str, ItemChunking]
-    expansion: ItemChunking = DOCUMENTS
-
-    @classmethod
-    def of(cls, pipeline: Pipeline) -> Chunkings:
-        """Ask the steps of a pipeline."""
-        retrieve = pipeline.retrieve
-        sources = retrieve.sources if isinstance(retrieve, Merge) else {"": retrieve}
-        expansions = (step.chunking for step in all_steps(pipeline.refine) if step.expands)
-        return cls._from_chunkings({name: step.chunking for name, step in sources.items()}, expansions)
-
-    @classmethod
-    def described(cls, description: Mapping[str, Any]) -> Chunkings:
-        """Read the description of a selector; one of no pipeline has no pairs."""
-        from ctxbench.model.registry import StoredMerge, StoredPipeline, single_steps  # a selection needs none
-
-        if (pipeline := StoredPipeline.of(description)) is None or pipeline.retrieve is None:
-            return cls({"": DOCUMENTS})
-        retrieve = pipeline.retrieve
-        sources = dict(retrieve.sources) if isinstance(retrieve, StoredMerge) else {"": retrieve}
-        steps = (step for stage in pipeline.refine for step in single_steps(stage) if step.kind == "expand")
-        chunkings = {name: ItemChunking.described(step.values) for name, step in sources.items()}
-        return cls._from_chunkings(chunkings, (ItemChunking.described(step.values) for step in steps))
-
-    @classmethod
-    def _from_chunkings(
-        cls, sources: Mapping[str, ItemChunking | None], expansions: Iterable[ItemChunking | None]
-    ) -> Chunkings:
-        """Take the chunkings of steps; None for a step that does not split items."""
-        by_source = {name: chunking for name, chunking in sources.items() if chunking is not None} or {"": DOCUMENTS}
-        return cls(by_source, next((chunking for chunking in expansions if chunking is not None), DOCUMENTS))
-
-    @cached_property
-    def distinct(self) -> tuple[ItemChunking, ...]:
-        """Every different chunking, once."""
-        return tuple(dict.fromkeys([*self.sources.values(), self.expansion]))
-
-    def used(self, table: Candidates) -> IntArray:
-        """The index in `distinct` of the chunking that each row's pair is counted in, shape (n,).
-
-        After a merge, the pair of a row is that of its best source that has one.
-        """
-        indices = np.array([self.distinct.index(chunking) for chunking in self.sources.values()], dtype=np.int64)
-        used = np.full(len(table), indices[0], dtype=np.int64)
-        columns = [table.columns[name] for name in self.sources if name in table.columns]
-        if len(set(indices.tolist())) > 1 and len(columns) == len(indices) and len(table):
-            scores = np.stack(columns)
-            used = indices[np.where(np.isnan(scores), -np.inf, scores).argmax(axis=0)]
-        used[table.via_item >= 0] = self.distinct.index(self.expansion)
-        return used
-
-    def pair(
-        self, catalog: Catalog, chunks: Sequence[str], table: Candidates, row: int, used: IntArray | None = None
-    ) -> tuple[str, str]:
-        """The two texts that gave a row its score; empty where it has no pair.
-
-        Args:
-            catalog: the items.
-            chunks: of the row's request.
-            table: candidates.
-            row: of it.
-            used: what `used` returns for the table; None = it is called.
-
-        Returns:
-            The text searched with: a chunk of the request, or of the item that led here; and the item's own chunk.
-        """
-        query_index, item_index = int(table.query_chunk[row]), int(table.item_chunk[row])
-        if query_index < 0 or item_index < 0:
-            return "", ""
-        chunking = self.distinct[(self.used(table) if used is None else used)[row]]
-        via = int(table.via_item[row])
-        return (
-            chunks[query_index] if via < 0 else chunking(catalog[via])[query_index],
-            chunking(catalog[int(table.item[row])])[item_index],
-        )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -8,10 +8,9 @@ from ctxbench import testing
 from ctxbench.model.items import Catalog, Item
 from ctxbench.model.requests import Batch, Request
 from ctxbench.model.strategies import Step
-from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.pipelines.pipeline import Chunkings, Pipeline
 from ctxbench.pipelines.strategies.cut import Mmr
 from ctxbench.pipelines.strategies.retrieve import Bm25, Dense
-from ctxbench.selectors.explain import Chunkings
 
 CATALOG = Catalog(
     [
