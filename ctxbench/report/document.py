@@ -581,7 +581,7 @@ _APART = re.compile(rf"({_IDS}|\$)")  # what is written otherwise: ids, as code;
 # Mentions, issues, addresses; emoji, which are seen within words, too, as in tool:calendar:add.
 _LINKED = re.compile(r"[@#](?=[\w-])|:(?=//|[\w+\\-]+:)|(?i:www(?=\.)|gh(?=-\d))")
 _FIRST = re.compile(r"(?:\d+(?=[.)])|(?=[-#+=>]))")  # after this, what would begin a heading, a list or a quotation
-_SPECIAL = re.compile(r"([\\`*\[\]|~$]|<(?=[A-Za-z/!?])|&(?=[#A-Za-z])|(?<!\w)_|_(?!\w))")
+_SPECIAL = re.compile(r"[\\`*\[\]|~$]|<(?=[A-Za-z/!?])|&(?=[#A-Za-z])|(?<!\w)_+|_+(?!\w)")
 _LONGEST_ID = 300
 
 
@@ -650,7 +650,7 @@ def markdown(document: Document, *, limit: int | None = LIMIT, figures: str = ""
 
 def escaped(text: str) -> str:
     """A text on one line in which nothing is markup; it may still mention and link."""
-    return _SPECIAL.sub(r"\\\1", on_one_line(text))
+    return _SPECIAL.sub(lambda match: "".join(f"\\{sign}" for sign in match[0]), on_one_line(text))
 
 
 def _largest(limit: int, fits: Callable[[int], bool]) -> int:

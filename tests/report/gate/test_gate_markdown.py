@@ -6,7 +6,7 @@ import re
 from html import unescape
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 from markdown_it import MarkdownIt
 
 from ctxbench.report.check_document import document
@@ -106,6 +106,7 @@ FRAGMENTS = (
 )
 
 
+@example("__rule:a%20b__")
 @given(st.lists(st.sampled_from(FRAGMENTS), max_size=12).map("".join))
 def test_whatever_others_wrote_mentions_links_and_draws_nothing(text):
     said = " ".join(text.split())
