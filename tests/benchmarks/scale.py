@@ -182,7 +182,7 @@ def measure(
         _, errors = process.communicate(timeout=6 * 3600)
     seconds = time.perf_counter() - begin
     usage.ended.set()
-    usage.join()
+    usage.join(timeout=60)
     if process.returncode:
         raise RuntimeError(f"{' '.join(command)} failed: {errors}")
     return {

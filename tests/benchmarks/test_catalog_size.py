@@ -41,7 +41,9 @@ def test_a_dataset_beside_the_rows_of_its_file(benchmark, tmp_path):
     few, figures = write_dataset(tmp_path / "few", items=10, queries=1), {}
     for kind in ("rows", "dataset"):
         command = [sys.executable, "-c", READ, kind, str(folder), str(few)]
-        room, seconds = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+        room, seconds = json.loads(
+            subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=600).stdout
+        )
         figures[kind] = round(room / ITEMS), seconds * 100_000 / ITEMS
     benchmark.pedantic(lambda: None)
     benchmark.extra_info.update(

@@ -74,4 +74,4 @@ def test_two_processes_beside_one(benchmark, tmp_path):
 def seconds(folder, jobs):
     """How long the run takes in so many processes, once the datasets are open."""
     command = [sys.executable, "-c", SCRIPT, str(jobs)]
-    return float(subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout)
+    return float(subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True, timeout=7200).stdout)

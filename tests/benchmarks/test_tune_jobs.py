@@ -22,7 +22,7 @@ def tuned(jobs: int, out: Path) -> float:
     policy = ["--policy", "experiments/tuning/presets.yaml", "--out", str(out), "--jobs", str(jobs)]
     command = [sys.executable, "-m", "ctxbench", "tune", *datasets, *policy]
     start = time.perf_counter()
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=7200)
     return time.perf_counter() - start
 
 

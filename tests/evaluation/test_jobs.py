@@ -27,6 +27,7 @@ from ctxbench.io.workers import Workers
 from ctxbench.search.embedders import HashingEmbedder
 from ctxbench.search.resources import add_vectors
 from ctxbench.selectors.callable import CallableSource, load_callable
+from tests.children import child
 from tests.evaluation.runs.run_files import SELECTORS, TINY, StopError, counted, experiment, snapshot
 
 OWN = """
@@ -197,16 +198,15 @@ def test_a_stopped_command_leaves_no_process_and_goes_on(stop, tmp_path, monkeyp
     (tmp_path / "own.py").write_text(SLOW, "utf-8")
     path = experiment(tmp_path, f"{SELECTORS}\n  - {{callable: own.py:select, name: own}}", data=_many(tmp_path))
     command = [sys.executable, "-m", "ctxbench", "run", str(path), "--jobs", "2", "--out", str(tmp_path / "run")]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True)
-    try:
-        _wait(lambda: any(_slices(tmp_path)))
-        process.send_signal(stop)
-        _, errors = process.communicate(timeout=60)
-        _wait(lambda: not _alive(process.pid))
-    finally:
-        if _alive(process.pid):
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
+    with child(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True) as process:
+        try:
+            _wait(lambda: any(_slices(tmp_path)))
+            process.send_signal(stop)
+            _, errors = process.communicate(timeout=60)
+            _wait(lambda: not _alive(process.pid))
+        finally:
+            if _alive(process.pid):
+                os.killpg(process.pid, signal.SIGKILL)
     assert process.returncode == (130 if stop == signal.SIGINT else -stop)
     assert b"Traceback" not in errors
     stored = {path: path.read_bytes() for path in _slices(tmp_path)}  # with the time that each query took

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import pytest
 from ctxbench.io import workers as module
 from ctxbench.io.errors import StorageError, UserError
 from ctxbench.io.workers import Workers, content, open_pool
+from tests.children import child
 from tests.io.test_workers import deadly_units, fail, interrupted, size_of, square, square_or_die
 
 START = 60  # seconds within which a cluster must be there, on a machine that is busy with other tests
@@ -82,17 +83,15 @@ def dask_processes(cache: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]
         "worker": [f"tcp://127.0.0.1:{port}", "--nworkers", "2", "--nthreads", "1", "--no-dashboard"],
     }
     silent: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "start_new_session": True}
-    processes = []
-    try:
+    with ExitStack() as end:
+        processes = []
         for kind, arguments in kinds.items():
-            processes.append(subprocess.Popen([*dask, kind, *arguments], env=environment, **silent))
+            command = [*dask, kind, *arguments]
+            processes.append(end.enter_context(child(command, limit=600, env=environment, **silent)))
+            end.callback(os.killpg, processes[-1].pid, signal.SIGKILL)
         with distributed.Client(f"tcp://127.0.0.1:{port}", timeout=START, set_as_default=False) as client:
             client.wait_for_workers(2, timeout=START)
         yield f"dask://127.0.0.1:{port}", processes[0]
-    finally:
-        for process in processes:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
 
 
 @pytest.fixture(scope="module")

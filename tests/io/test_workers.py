@@ -16,6 +16,7 @@ import pytest
 from ctxbench.io.errors import Fault, InputError, Message, ParameterError, StorageError, UnknownNameError, UserError
 from ctxbench.io.files import cache_dir
 from ctxbench.io.workers import Workers, content, open_pool
+from tests.children import child
 
 CONTENT = "work-1"
 
@@ -160,9 +161,7 @@ with open_pool(Workers(on=sys.argv[1], jobs=2)) as pool:
 def interrupted(on: str, sign: signal.Signals) -> tuple[int, str, set[int]]:
     """The exit status and errors of a process that got a signal, as its whole group did, and its workers."""
     command = [sys.executable, "-c", CALLER, on]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    ) as caller:
+    with child(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True) as caller:
         pids = {int(caller.stdout.readline()) for _ in range(20)}
         send = os.killpg if sign == signal.SIGINT else os.kill
         send(caller.pid, sign)
