@@ -593,10 +593,10 @@ def index_recall(selector: PipelineSelector, dataset: Dataset, *, seed: int) -> 
     measured_steps = []
     for step in steps:
         k = min(RECALL_AT, *step.depths)
-        found, exact = (step.call(query, source) for source in (resources, ExactSearch(resources)))
+        approximate, exact = (step.call(query, source) for source in (resources, ExactSearch(resources)))
         best = [
             [set(table.item[table.start[row] : table.start[row + 1]][:k].tolist()) for row in range(len(batch))]
-            for table in (found, exact)
+            for table in (approximate, exact)
         ]
         shares = [len(near & nearest) / len(nearest) for near, nearest in zip(*best, strict=True) if nearest]
         measured_steps.append({"index": resources.index.ann, "k": k, **estimate_dict(estimate(shares, scale="share"))})

@@ -43,13 +43,6 @@ MIXED = f"""{SELECTORS}
 """
 
 
-@pytest.fixture(autouse=True)
-def small_slices_and_a_cache_of_its_own(tmp_path, monkeypatch):
-    monkeypatch.setenv("CTXBENCH_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("CTXBENCH_OFFLINE", "1")
-    monkeypatch.setattr(runner, "SLICE", 3)  # the tiny dataset has ten queries: four slices
-
-
 @pytest.fixture
 def mixed(tmp_path):
     """An experiment with selectors of all kinds that workers are asked, of which one fails on queries."""
