@@ -177,7 +177,11 @@ class RunFolder:
                 "files": hashes,
             }
             _write_checked(folder / "part.json", marker)
-        shutil.rmtree(self._partial(part.dataset, part.selector), ignore_errors=True)
+        self.drop_slices(part.dataset, part.selector)
+
+    def drop_slices(self, dataset: str, selector: str) -> None:
+        """Remove what is left of an unfinished part."""
+        shutil.rmtree(self._partial(dataset, selector), ignore_errors=True)
 
     def load(self, dataset: str, selector: str) -> Part:
         """Read a part.

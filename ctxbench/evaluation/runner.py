@@ -239,6 +239,8 @@ class DatasetRun(DatasetSelectors):
             or not self.store.has(self.name, name, key, self.values_key)
             or self.store.error_count(self.name, name)
         ]
+        for name in self.keys.keys() - set(self.unfinished):
+            self.store.drop_slices(self.name, name)  # a process that was killed behind its last write left them
         self._finished = {
             name: None if fresh else self.store.answers(self.name, name, self.keys[name]) for name in self.unfinished
         }

@@ -201,7 +201,7 @@ class DenseIndex:
         is_embedded[positions] = True
         chunks, rows = self._chunks(positions.tolist()), list[tuple[int, int, str]]()
         if self._files is not None and 2 * len(positions) >= len(is_embedded):
-            n_in_memory = self._files.rows(embed)
+            n_in_memory = self._files.n_in_memory
             if len(positions) <= n_in_memory:  # else it is likely that there are more chunks
                 rows += itertools.islice(chunks, n_in_memory)
             if (

@@ -65,6 +65,11 @@ class TextVectors:
         return self._vectors.identity.key
 
     @property
+    def dimensions(self) -> int:
+        """Length of a vector; known without loading the model."""
+        return self._vectors.identity.dimensions
+
+    @property
     def folder(self) -> Path | None:
         """Where files of many vectors are kept; see `Vectors.folder`."""
         return self._vectors.folder
@@ -249,7 +254,8 @@ class LocalResources(Resources):
         resource = self._resource(embedder)
         if self.mapped_from == math.inf or not isinstance(resource, TextVectors) or resource.folder is None:
             return None
-        return VectorFiles(resource.folder, resource.identity, self.index.vectors, self.mapped_from)
+        n_in_memory = int(self.mapped_from // (4 * resource.dimensions))
+        return VectorFiles(resource.folder, resource.identity, self.index.vectors, n_in_memory)
 
     def get_or_create(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return what was made under `key`, making it at the first call; other threads wait for what one makes."""

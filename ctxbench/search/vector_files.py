@@ -31,7 +31,6 @@ from ctxbench.io.errors import EmbeddingError, Message, ParameterError, StorageE
 from ctxbench.io.files import atomic_folder, cache_dir, exclusive, modified, read_bytes, remove
 from ctxbench.model.arrays import BoolArray, Float32Array, FloatArray, IntArray, Masks, firsts, owners
 from ctxbench.model.candidates import MARGIN
-from ctxbench.model.resources import Embed
 
 FOLDER = "matrices-1"  # beside the vector store of the same embedder
 BYTES = 64_000_000  # of float32 vectors, from which they are kept in files
@@ -143,17 +142,13 @@ class VectorFiles:
         folder: where they are.
         maker: the identity of the embedder, which is part of every key.
         vectors: the number format that a search reads: `float32`, `float16` or `int8`.
-        least: bytes of float32 from which vectors are kept here.
+        n_in_memory: how many vectors of one catalog may be in memory; more are kept here.
     """
 
     folder: Path
     maker: str
     vectors: str = "float32"
-    least: float = BYTES
-
-    def rows(self, embed: Embed) -> int:
-        """How many vectors may be in memory."""
-        return int(self.least // (4 * embed([], kind="item").shape[1]))
+    n_in_memory: int = 0
 
     def open(self, key: str, n_rows: int, blocks: Callable[[], Iterator[Float32Array]]) -> VectorFile | None:
         """The vectors of some texts, from files that are there, or else made now.

@@ -10,6 +10,7 @@ from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.io.console import silent
 from ctxbench.io.documents import load_yaml
 from ctxbench.io.errors import ParameterError
+from ctxbench.io.workers import OptionalPool
 from ctxbench.selectors.definitions import definition
 from ctxbench.tuning.held_out import beats, best_preset
 from ctxbench.tuning.inputs import Choice
@@ -122,7 +123,7 @@ def test_a_setting_that_a_shipped_preset_beats_is_not_recommended(ready, shop, o
         tuned.choose()
     one = CommonSetting(tuners) if together else tuners[0]
     if together:
-        one.choose(silent)
+        one.choose(silent, OptionalPool())
         choices = one._choices
     else:
         choices = one.choices

@@ -94,6 +94,14 @@ def test_a_damaged_slice_is_made_again(tmp_path, monkeypatch, whole):
     assert snapshot(tmp_path / "run") == whole
 
 
+def test_slices_that_are_left_beside_a_finished_part_are_removed(tmp_path, monkeypatch, whole):
+    path = experiment(tmp_path)
+    drop_slices = counted(RunFolder.drop_slices, 2, StopError())
+    assert interrupted(path, tmp_path / "run", monkeypatch.context(), RunFolder, "drop_slices", drop_slices)
+    run_file(path, tmp_path / "run")
+    assert snapshot(tmp_path / "run") == whole
+
+
 def test_an_interrupted_change_leaves_no_manifest_that_would_mix_two_runs(tmp_path, monkeypatch, ran):
     path = experiment(tmp_path, metrics="[completeness, tokens]")
     saved = counted(RunFolder.save, 3, KeyboardInterrupt())
