@@ -628,7 +628,7 @@ def _write_stored(store: str, key: str, data: bytes) -> None:
                 write_atomic(path, data, durable=False)
             else:
                 files.pipe_file(path, data)
-    except (*_STORE_FAULTS, StorageError) as error:
+    except Exception as error:  # file systems of fsspec raise errors of their own libraries
         raise StorageError(Message("io.store-unwritable", store=store, why=_reason(error))) from error
 
 
@@ -641,11 +641,8 @@ def _read_stored(store: str, key: str) -> bytes:
     try:
         files, path = _stored_file(store, key)
         return bytes(files.cat_file(path))
-    except _STORE_FAULTS as error:
+    except Exception as error:
         raise StorageError(Message("io.store-unreadable", store=store, key=key, why=_reason(error))) from error
-
-
-_STORE_FAULTS = (OSError, ValueError, ImportError, RuntimeError)  # what the file systems of fsspec raise
 
 
 def _stored_file(store: str, key: str) -> tuple[Any, str]:
