@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from tests.children import child
 ROOT = Path(__file__).parents[2]
 RECIPES = ROOT / "experiments" / "recipes"
 NAMES = sorted(page.parent.name for page in RECIPES.glob("*/README.md"))
-TSC = ROOT / ".venv" / "servers" / "node" / "node_modules" / ".bin" / "tsc"
+TSC = ROOT / ".venv" / "servers" / "node" / "node_modules" / ".bin" / "tsc"  # made by `make test-rest`
 PORT = "8705"  # in the pages; each test takes a free one
 EXIT_CODE = re.compile(r"#.*\bexit code (\d)")
 VERDICTS = ("worse", "better", "same", "inconclusive")
@@ -100,7 +101,9 @@ def compile_typescript(folder: Path) -> None:
     options = ["--target", "es2022", "--module", "nodenext", "--rewriteRelativeImportExtensions", "--noCheck"]
     subprocess.run([TSC, *options, *(folder / "src").glob("*.ts")], check=True, timeout=120)
     agent = folder / "agent.yaml"
-    text = agent.read_text("utf-8").replace("--experimental-strip-types, --no-warnings, src/selector.ts", "src/selector.js")
+    text = agent.read_text("utf-8").replace(
+        "--experimental-strip-types, --no-warnings, src/selector.ts", "src/selector.js"
+    )
     agent.write_text(text, "utf-8")
 
 
@@ -135,10 +138,8 @@ def run_blocks(blocks: list[Block], folder: Path, output: Path, cache: Path) -> 
         try:
             process.wait(timeout=240)
         finally:
-            try:
+            with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)  # what a command has left behind
-            except ProcessLookupError:
-                pass
     texts = [(output / f"{number}.txt").read_text("utf-8") for number in range(len(blocks))]
     codes = [[*map(int, (output / f"{number}.codes").read_text().split())] for number in range(len(blocks))]
     return list(zip(texts, codes, strict=True))

@@ -30,7 +30,9 @@ def tools_of(server):
     ask += [("tools/list", {})]
     lines = [json.dumps({"jsonrpc": "2.0", "id": n, "method": name, "params": of}) for n, (name, of) in enumerate(ask)]
     command = [server["command"], *server["args"]]
-    done = subprocess.run(command, input="\n".join(lines), capture_output=True, text=True, check=True, timeout=30)
+    done = subprocess.run(  # noqa: S603 - of the configuration
+        command, input="\n".join(lines), capture_output=True, text=True, check=True, timeout=30
+    )
     return json.loads(done.stdout.splitlines()[-1])["result"]["tools"]
 
 
@@ -45,11 +47,11 @@ def search(tools, query, limit):
     """The tools that share the rarest words with the query, best first."""
     n_with = {word: sum(word in theirs for _, _, theirs in tools) for word in words(query)}
     rarity = {word: math.log(1 + len(tools) / n) for word, n in n_with.items() if n}
-    scored = [
-        {"server": server, "tool": name, "score": sum(weight for word, weight in rarity.items() if word in theirs)}
-        for server, name, theirs in tools
-    ]
-    return sorted((row for row in scored if row["score"]), key=lambda row: -row["score"])[:limit]
+    rows = []
+    for server, name, theirs in tools:
+        shared = sum(weight for word, weight in rarity.items() if word in theirs)
+        rows.append({"server": server, "tool": name, "score": shared / math.sqrt(len(theirs))})
+    return sorted((row for row in rows if row["score"]), key=lambda row: -row["score"])[:limit]
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@ import sys
 
 from gateway import LIMIT
 
-RANKED = 50  # tools that are asked for, so that `ctxbench tune` can try other limits
+OFFERED = int(sys.argv[1]) if len(sys.argv) > 1 else LIMIT
+RANKED = 50  # tools that are asked for, so that metrics of the ranking see more than the model does
 
 gateway = subprocess.Popen([sys.executable, "gateway.py"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
@@ -25,9 +26,7 @@ for line in sys.stdin:
     answer = call("tools/call", {"name": "search_tools", "arguments": arguments})
     matches = json.loads(answer["content"][0]["text"])
     ranking = [{"id": f"tool:{match['server']}:{match['tool']}", "score": match["score"]} for match in matches]
-    sys.stdout.write(
-        json.dumps({"query": message["query"], "items": ranking[:LIMIT], "ranking": ranking}) + "\n"
-    )
+    sys.stdout.write(json.dumps({"query": message["query"], "items": ranking[:OFFERED], "ranking": ranking}) + "\n")
     sys.stdout.flush()
 gateway.stdin.close()
 gateway.wait(timeout=10)
