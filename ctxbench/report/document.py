@@ -390,6 +390,7 @@ class Document:
         opening: what concerns all.
         sections: the parts, what matters most first.
         closing: what to do next.
+        n_unfolded: how many sections Markdown shows; the rest and `closing` are folded. None = nothing is folded.
         kicker: what made it, for example `ctxbench check`.
         level: of its title in Markdown: 1 on a page of its own; deeper, the kicker stands before the title.
         table_titles: whether sections show the titles of tables; else these are for those who do not see the table.
@@ -405,6 +406,7 @@ class Document:
     opening: tuple[Block, ...] = ()
     sections: tuple[Section, ...] = ()
     closing: tuple[Block, ...] = ()
+    n_unfolded: int | None = None
     kicker: str = "ctxbench"
     level: int = 1
     table_titles: bool = True
@@ -583,6 +585,7 @@ _LINKED = re.compile(r"[@#](?=[\w-])|:(?=//|[\w+\\-]+:)|(?i:www(?=\.)|gh(?=-\d))
 _FIRST = re.compile(r"(?:\d+(?=[.)])|(?=[-#+=>]))")  # after this, what would begin a heading, a list or a quotation
 _SPECIAL = re.compile(r"[\\`*\[\]|~$]|<(?=[A-Za-z/!?])|&(?=[#A-Za-z])|(?<!\w)_+|_+(?!\w)")
 _LONGEST_ID = 300
+_DETAILS = "Details"  # of a document: verdicts, figures and all changes
 
 
 @dataclass(frozen=True)
@@ -627,7 +630,11 @@ def markdown(document: Document, *, limit: int | None = LIMIT, figures: str = ""
     def render(n_sections: int, rows: dict[Weight, int]) -> str:
         left = len(sections) - n_sections
         note = [_Part(f"{left:,} more {document.unit} {left_out}")] if left else []
-        parts = [*opening, *(part for section in sections[:n_sections] for part in section), *note, *closing]
+        unfolded = [part for section in sections[:n_sections][: document.n_unfolded] for part in section]
+        n_first = len(sections) if document.n_unfolded is None else document.n_unfolded
+        rest = [*(part for section in sections[n_first:n_sections] for part in section), *note, *closing]
+        folds = document.n_unfolded is not None and rest
+        parts = [*opening, *unfolded, *(_folded(_DETAILS, rest) if folds else rest)]
         return without_surrogates("\n\n".join(part.text(rows[part.weight], left_out) for part in parts) + "\n")
 
     def fits(text: str) -> bool:
