@@ -65,6 +65,7 @@ HOW = {
     'ctxbench select "fix the prompt" --catalog .': AS_WRITTEN,
     "ctxbench tune D... --policy POLICIES.yaml": "tune bfcl-simple bfcl-live --policy small.yaml",
     "ctxbench check GATE.yaml": "check gate.yaml",
+    "ctxbench comment FILE": "comment nowhere.md",  # in a job of CI alone
     "ctxbench report FOLDER": "report runs/presets-part",
     "ctxbench report --history GATE.yaml": "report --history gate.yaml",
     "ctxbench calibrate WHAT D --out FILE": "calibrate probability bfcl-simple --out fits.json",
@@ -112,6 +113,7 @@ HOW = {
 ENDS = {
     "ctxbench serve AGENT": (2, "no catalog 'nowhere.yaml'"),
     "ctxbench serve DB -w W": (2, "m.db has no workspace 'nowhere'"),
+    "ctxbench comment FILE": (2, "nowhere.md"),
     "ctxbench data from-git REPO": (2, "nowhere"),
     "ctxbench data from-feedback DB -w W --out FOLDER": (2, "workspace 'home' has no feedback"),
     "ctxbench data fetch NAME": (2, "CTXBENCH_OFFLINE or HF_HUB_OFFLINE forbids the network"),
