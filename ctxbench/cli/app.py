@@ -504,7 +504,7 @@ def init_project(
     """Write the files that a project needs.
 
     Finds MCP configurations, rules, skills, tool lists and labelled datasets in the folder. Writes an agent file, a
-    gate, policies, an experiment and files for CI for them. Existing files are not changed.
+    gate, policies, an experiment and files for CI. Existing files are not changed.
 
     For example:
 

@@ -52,7 +52,7 @@ from ctxbench.io.errors import (
 )
 from ctxbench.io.files import read_text, write_atomic
 from ctxbench.io.git import Repository
-from ctxbench.io.secrets import shown_text
+from ctxbench.io.secrets import Secrets, shown_text
 from ctxbench.report import check_texts
 from ctxbench.report.check_document import document, refusal as refusal_document, summary
 from ctxbench.report.check_texts import Location, Locations, is_acceptable, label_advice, without_texts
@@ -744,7 +744,7 @@ def _post(thread: Thread, body: str, marker: str) -> dict[str, str]:
             response = connection.send(method, url, content)
             if 200 <= response.status < 300:
                 return json.loads(response.body)
-            raise NotPostedError(_refusal_reason(response.status, response.body, thread.hint))
+            raise NotPostedError(_refusal_reason(response.status, response.body, thread))
 
         try:
             comment = _earlier_comment(thread, marker, ask)
@@ -778,11 +778,12 @@ def _earlier_comment(thread: Thread, marker: str, ask: Callable[..., Any]) -> Ma
     return None
 
 
-def _refusal_reason(status: int, body: bytes, hint: str) -> str:
+def _refusal_reason(status: int, body: bytes, thread: Thread) -> str:
     """Why a server refused, with what it says; a token that may not write is answered with 401, 403 or 404."""
     try:
         text = str(json.loads(body)["message"])
     except (LookupError, TypeError, ValueError):
         text = ""
-    said = one_line(shown_text(" ".join(text.split())))[:_LONGEST_REASON]
-    return f"status {status}{f': {said}' if said else ''}{f' ({hint})' if status in (401, 403, 404) else ''}"
+    hidden = Secrets([*thread.headers.items()]).hide(" ".join(text.split()))
+    said = one_line(shown_text(hidden))[:_LONGEST_REASON]
+    return f"status {status}{f': {said}' if said else ''}{f' ({thread.hint})' if status in (401, 403, 404) else ''}"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, strategies as st
 from markdown_it import MarkdownIt
 
-from ctxbench.report.check_document import document
+from ctxbench.report.check_document import document, summary
 from ctxbench.report.document import LIMIT, Bullets, Code, Document, Quoted, Section, Table, Text, Weight, markdown
 
 READER = MarkdownIt("commonmark", {"html": True}).enable("table").enable("strikethrough")
@@ -47,8 +47,29 @@ def test_a_check_is_read_back_as_tables(made):
 def test_what_is_for_information_is_folded(made):
     text = markdown(document(made.check(made.worse())))
     assert "<details><summary>Optional items that moved: 1</summary>\n\n| query |" in text
-    assert text.count("<details>") == text.count("</details>") == 1
+    assert text.count("<details>") == text.count("</details>") == 2
     assert "**Required items lost: 1**\n\n| query |" in text
+
+
+def test_what_is_told_first_is_not_folded_and_all_else_is(made):
+    text = markdown(document(made.check(made.worse(), made.same()), accept="ctxbench check gate.yaml --accept"))
+    told, details = text.split("\n<details><summary>Details</summary>\n")
+    assert re.findall("^#+ .*", told, re.MULTILINE) == [
+        *(text.splitlines()[0], "### Losses: 1 required item", "### Causes and suggested fixes", "### Next")
+    ]
+    assert told.endswith("ctxbench check gate.yaml --accept\n```\n")
+    assert "| verdict | dataset |" in details
+    assert details.endswith("\n</details>\n")
+    assert markdown(document(made.check(made.same()))).count("<details>") == 1
+    assert "<details>" not in markdown(summary(made.check(made.worse())))
+
+
+@pytest.mark.parametrize("limit", [65_000, 20_000, 6_000, 3_000])
+def test_what_is_left_out_leaves_no_fold_open(made, limit):
+    for check in (made.many(2_000), made.check(*[made.same()] * 300)):
+        text = markdown(document(check), limit=limit)
+        assert text.count("<details>") == text.count("</details>")
+        assert len(text.encode()) <= limit
 
 
 @pytest.mark.parametrize(
