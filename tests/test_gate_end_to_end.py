@@ -147,6 +147,7 @@ def branch(accepted):
     """A branch of the team's repository, which is dropped afterwards."""
     accepted.git("checkout", "-q", "-b", "change")
     yield accepted
+    shutil.rmtree(accepted.runner / "temp", ignore_errors=True)  # with its cache
     accepted.git("reset", "-q", "--hard")
     accepted.git("clean", "-q", "-f", "-d")
     accepted.git("checkout", "-q", "main")
@@ -165,7 +166,7 @@ def test_nothing_changed_is_the_same_without_a_model(branch, hidden):
     assert "same" in job.summary
     assert commands(job) == []
     assert {kind for kind, _ in job.cases.values()} == {""}
-    assert not (branch.runner / "cache" / "vectors").exists()  # no text was embedded
+    assert not (branch.runner / "temp" / "ctxbench" / "cache" / "vectors").exists()  # no text was embedded
 
 
 @pytest.fixture

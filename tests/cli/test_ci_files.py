@@ -291,6 +291,15 @@ def test_the_workflow_may_read_and_comment_and_runs_the_action(place):
 # --------------------------------------------------------------------------------------------------------------- GitLab
 
 
+def with_inputs(value, inputs):
+    """A part of a template with its inputs filled in, as GitLab does after it has read the YAML."""
+    if isinstance(value, str):
+        return re.sub(r"\$\[\[ inputs\.(\w+) \]\]", lambda match: inputs[match[1]], value)
+    if isinstance(value, list):
+        return [with_inputs(part, inputs) for part in value]
+    return {name: with_inputs(part, inputs) for name, part in value.items()} if isinstance(value, dict) else value
+
+
 @pytest.fixture
 def pipeline(checkout, env, forge):
     """Run the job of the template in bash, as a runner of GitLab does, with variables and inputs."""
@@ -299,8 +308,7 @@ def pipeline(checkout, env, forge):
         head, body = TEMPLATE.read_text("utf-8").split("\n---\n")
         values = {name: entry.get("default", "") for name, entry in yaml.safe_load(head)["spec"]["inputs"].items()}
         values |= {**GATE, **(inputs or {})}
-        body = re.sub(r"\$\[\[ inputs\.(\w+) \]\]", lambda match: values[match[1]], body)
-        job = yaml.safe_load(body)["context-selection"]
+        job = with_inputs(yaml.safe_load(body), values)["context-selection"]
         own = {
             "GITLAB_CI": "true",
             "CI_PROJECT_DIR": str(checkout),
