@@ -12,7 +12,7 @@ nor rich (`tests/cli/test_app.py`).
 Modules:
     app: The command `ctxbench`: arguments of its commands.
     capture: `ctxbench data capture` and the import of tool lists; the location of an edited rule in its file.
-    check: `ctxbench check`: run it, write its output files, and find locations in edited files.
+    check: `ctxbench check` and `ctxbench comment`: run a check, write its files, and comment on a pull request.
     common: Groups, commands, options and JSON output of all commands, without heavy imports.
     curate: `ctxbench data stats`, `split`, `diff`, `rebase` and `export`.
     data: `ctxbench data list`, `show`, `validate`, `fetch`, `from-git` and `import`.
