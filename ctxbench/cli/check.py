@@ -585,19 +585,19 @@ _LONGEST_REASON = 200  # characters of what a server says
 _TOKEN = "CTXBENCH_TOKEN"  # noqa: S105 - the name of a variable
 
 
-class NotPostedError(Exception):
+class _NotPostedError(Exception):
     """Why there is no comment on the pull request, in words."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Thread:
+class _Thread:
     """The comments of a pull request, or of GitLab's merge request.
 
     Attributes:
         url: of the list of its comments, and where a new one is posted.
         comment_url: of a comment, before its id.
         update: the method that replaces the text of a comment.
-        headers: with the token.
+        authorization: the header with the token, name and value.
         hint: what the token must be allowed to do.
         author_url: says whose the token is; empty = the comments of bots are ours.
         page: of a comment, before its id; empty = the answer names it.
@@ -608,7 +608,7 @@ class Thread:
     url: str
     comment_url: str
     update: str
-    headers: Mapping[str, str]
+    authorization: tuple[str, str]
     hint: str
     author_url: str = ""
     page: str = ""
@@ -638,7 +638,7 @@ def post_comment(file: Path, *, as_json: bool) -> None:
         thread = _thread(os.environ)
         result |= _post(thread, f"{body[: marked.start()]}{_footer(thread)}\n{marked[1]}\n", marked[1])
         lines = [f"comment {result['comment']}: {result['url']}"]
-    except NotPostedError as error:
+    except _NotPostedError as error:
         result["reason"] = str(error)
         lines = [f"no comment: {error}"]
         if os.environ.get("GITHUB_ACTIONS") and not as_json:
@@ -648,11 +648,11 @@ def post_comment(file: Path, *, as_json: bool) -> None:
     print_result(result, *lines, as_json=as_json)
 
 
-def _thread(environ: Mapping[str, str]) -> Thread:
+def _thread(environ: Mapping[str, str]) -> _Thread:
     """The comments of the pull request that a job belongs to, by the variables that its runner sets.
 
     Raises:
-        NotPostedError: it belongs to none, or there is no token.
+        _NotPostedError: it belongs to none, or there is no token.
         ParameterError: there is no such job.
     """
     if environ.get("GITHUB_ACTIONS"):
@@ -662,46 +662,42 @@ def _thread(environ: Mapping[str, str]) -> Thread:
     raise ParameterError("this is no job of GitHub Actions or GitLab CI, so there is no pull request to comment on")
 
 
-def _github_thread(environ: Mapping[str, str]) -> Thread:
+def _github_thread(environ: Mapping[str, str]) -> _Thread:
     try:
         event = json.loads(read_text(Path(environ["GITHUB_EVENT_PATH"])))
         pull_request = event["pull_request"]
         number, commit = int(pull_request["number"]), str(pull_request["head"]["sha"])
     except (LookupError, TypeError, ValueError, UserError) as error:
-        raise NotPostedError("this run belongs to no pull request") from error
+        raise _NotPostedError("this run belongs to no pull request") from error
     if not (token := environ.get("GITHUB_TOKEN", "").strip()):
-        raise NotPostedError("GITHUB_TOKEN is not set")
+        raise _NotPostedError("GITHUB_TOKEN is not set")
     address = environ.get("GITHUB_API_URL") or "https://api.github.com"
     server, repository = environ.get("GITHUB_SERVER_URL", ""), environ.get("GITHUB_REPOSITORY", "")
     issues = f"{address}/repos/{repository}/issues"
-    return Thread(
+    return _Thread(
         url=f"{issues}/{number}/comments",
         comment_url=f"{issues}/comments/",
         update="PATCH",
-        headers={
-            "Authorization": f"Bearer {token}",
-            "Accept": "application/vnd.github+json",
-            "X-GitHub-Api-Version": "2022-11-28",
-        },
+        authorization=("Authorization", f"Bearer {token}"),
         hint="a run for a fork may not comment; others need `pull-requests: write`. The job summary has the report",
         commit=commit,
         job=f"{server}/{repository}/actions/runs/{environ.get('GITHUB_RUN_ID', '')}",
     )
 
 
-def _gitlab_thread(environ: Mapping[str, str]) -> Thread:
+def _gitlab_thread(environ: Mapping[str, str]) -> _Thread:
     names = ("CI_API_V4_URL", "CI_MERGE_REQUEST_PROJECT_ID", "CI_MERGE_REQUEST_IID")
     address, project, number = (environ.get(name, "") for name in names)
     if not (address and project and number):
-        raise NotPostedError("this pipeline belongs to no merge request")
+        raise _NotPostedError("this pipeline belongs to no merge request")
     if not (token := environ.get(_TOKEN, "").strip()):
-        raise NotPostedError(f"{_TOKEN} is not set; pipelines of forks never have it. The job's log has the report")
+        raise _NotPostedError(f"{_TOKEN} is not set; pipelines of forks never have it. The job's log has the report")
     notes = f"{address}/projects/{quote(project, safe='')}/merge_requests/{quote(number, safe='')}/notes"
-    return Thread(
+    return _Thread(
         url=notes,
         comment_url=f"{notes}/",
         update="PUT",
-        headers={"PRIVATE-TOKEN": token},
+        authorization=("PRIVATE-TOKEN", token),
         hint=f"{_TOKEN} needs the scope `api` and the role Reporter. The job's log has the report",
         author_url=f"{address}/user",
         page=f"{environ.get('CI_MERGE_REQUEST_PROJECT_URL', '')}/-/merge_requests/{number}#note_",
@@ -710,7 +706,7 @@ def _gitlab_thread(environ: Mapping[str, str]) -> Thread:
     )
 
 
-def _footer(thread: Thread) -> str:
+def _footer(thread: _Thread) -> str:
     """The commit that was checked, and the page of the job."""
     commit = thread.commit[:8] if _COMMIT.fullmatch(thread.commit) else ""
     job = f"[report of the job]({thread.job})" if _ADDRESS.fullmatch(thread.job) else ""
@@ -718,23 +714,24 @@ def _footer(thread: Thread) -> str:
     return f"\n{line}\n" if line else ""
 
 
-def _post(thread: Thread, body: str, marker: str) -> dict[str, str]:
+def _post(thread: _Thread, body: str, marker: str) -> dict[str, str]:
     """Update the comment that ends with the marker, or write a new one.
 
     Raises:
-        NotPostedError: neither could be done.
+        _NotPostedError: neither could be done.
     """
     import httpx
 
     from ctxbench.io.http import Connection, TooLongError, certificates, is_this_machine, offline
 
     if not _ADDRESS.fullmatch(thread.url):
-        raise NotPostedError(f"the address of the server cannot be read: {one_line(thread.url)}")
+        raise _NotPostedError(f"the address of the server cannot be read: {one_line(thread.url)}")
     parts = urlsplit(thread.url)
     is_local = is_this_machine(parts.hostname or "")
     if offline() and not is_local:
-        raise NotPostedError("CTXBENCH_OFFLINE or HF_HUB_OFFLINE forbids the network")
-    headers = {"Content-Type": "application/json", "User-Agent": "ctxbench", **thread.headers}
+        raise _NotPostedError("CTXBENCH_OFFLINE or HF_HUB_OFFLINE forbids the network")
+    headers = {"Content-Type": "application/json", "User-Agent": "ctxbench", "X-GitHub-Api-Version": "2022-11-28"}
+    headers |= dict([thread.authorization])
     try:
         context = certificates(parts.scheme, proxies=not is_local)
         connection = Connection(timeout=_TIMEOUT_S, headers=headers, context=context, proxies=not is_local)
@@ -744,7 +741,7 @@ def _post(thread: Thread, body: str, marker: str) -> dict[str, str]:
             response = connection.send(method, url, content)
             if 200 <= response.status < 300:
                 return json.loads(response.body)
-            raise NotPostedError(_refusal_reason(response.status, response.body, thread))
+            raise _NotPostedError(_refusal_reason(response.status, response.body, thread))
 
         try:
             comment = _earlier_comment(thread, marker, ask)
@@ -757,14 +754,14 @@ def _post(thread: Thread, body: str, marker: str) -> dict[str, str]:
         finally:
             connection.close()
     except httpx.TimeoutException as error:
-        raise NotPostedError(f"{parts.hostname} did not answer within {_TIMEOUT_S:g} s") from error
+        raise _NotPostedError(f"{parts.hostname} did not answer within {_TIMEOUT_S:g} s") from error
     except (httpx.HTTPError, httpx.InvalidURL, TooLongError, OSError) as error:
-        raise NotPostedError(f"no connection to {parts.hostname}: {type(error).__name__}") from error
+        raise _NotPostedError(f"no connection to {parts.hostname}: {type(error).__name__}") from error
     except (AttributeError, LookupError, TypeError, ValueError) as error:
-        raise NotPostedError(f"{parts.hostname} answered with what is no comment") from error
+        raise _NotPostedError(f"{parts.hostname} answered with what is no comment") from error
 
 
-def _earlier_comment(thread: Thread, marker: str, ask: Callable[..., Any]) -> Mapping[str, Any] | None:
+def _earlier_comment(thread: _Thread, marker: str, ask: Callable[..., Any]) -> Mapping[str, Any] | None:
     """The first comment that ends with the marker and is ours: anyone may write such a text, and edit it later."""
     author = ask("GET", thread.author_url)["id"] if thread.author_url else None
     for page in range(1, _MOST_PAGES + 1):
@@ -778,12 +775,12 @@ def _earlier_comment(thread: Thread, marker: str, ask: Callable[..., Any]) -> Ma
     return None
 
 
-def _refusal_reason(status: int, body: bytes, thread: Thread) -> str:
+def _refusal_reason(status: int, body: bytes, thread: _Thread) -> str:
     """Why a server refused, with what it says; a token that may not write is answered with 401, 403 or 404."""
     try:
         text = str(json.loads(body)["message"])
     except (LookupError, TypeError, ValueError):
         text = ""
-    hidden = Secrets([*thread.headers.items()]).hide(" ".join(text.split()))
+    hidden = Secrets([thread.authorization]).hide(" ".join(text.split()))
     said = one_line(shown_text(hidden))[:_LONGEST_REASON]
     return f"status {status}{f': {said}' if said else ''}{f' ({thread.hint})' if status in (401, 403, 404) else ''}"
