@@ -70,8 +70,11 @@ class Runner:
         contexts = {
             **{f"inputs.{name}": str(entry["default"]) for name, entry in data["inputs"].items()},
             **{f"inputs.{name.replace('_', '-')}": value for name, value in inputs.items()},
-            **{"runner.temp": str(self.home / "temp"), "runner.os": "Linux", "runner.arch": "X64"},
-            **{"github.token": TOKEN, "github.event_name": event_name},
+            "runner.temp": str(self.home / "temp"),
+            "runner.os": "Linux",
+            "runner.arch": "X64",
+            "github.token": TOKEN,
+            "github.event_name": event_name,
         }
         job = Job()
         (self.home / "event.json").write_text(json.dumps(event(event_name, fork=fork)), "utf-8")

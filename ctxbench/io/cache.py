@@ -34,7 +34,12 @@ from zlib import crc32
 from ctxbench.io.errors import Message, ParameterError, StorageError
 from ctxbench.io.files import exclusive, make_folder, make_private_file, read_bytes, readable, sweep, write_atomic
 
-_TEXTS = {"--csv": ".csv", "--markdown": ".md", "--junit": ".xml", "--comment": ".md"}  # options whose files are never read again
+_TEXTS = {
+    "--csv": ".csv",
+    "--markdown": ".md",
+    "--junit": ".xml",
+    "--comment": ".md",
+}  # options whose files are never read again
 _READ = (".yaml", ".yml", ".json", ".jsonl", ".tsv", ".npz", ".py")  # gate files, datasets, baselines, selectors
 
 

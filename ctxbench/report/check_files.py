@@ -359,7 +359,6 @@ def refusal_commands(faults: Sequence[Fault], *, file: Callable[[Path], str] = s
         faults: what is wrong, never empty.
         file: names a file from the root of the repository; empty for one that is elsewhere.
     """
-
     return _commands([_fault_note(fault, file) for fault in faults], "the log")
 
 
