@@ -364,7 +364,15 @@ def test_the_summary_of_a_step_keeps_to_its_limit(cli, accepted, place, monkeypa
     assert "## ctxbench check: same" in (place / "step.md").read_text()
 
 
-def test_the_comment_is_the_summary_with_a_hidden_name_of_the_gate(cli, accepted, emptied, place, monkeypatch):
+@pytest.fixture
+def exact(cli, gate):
+    """A gate file that allows no loss, with its baseline."""
+    name = gate(max_lost_required=0)
+    assert cli("check", "--accept").code == 0
+    return name
+
+
+def test_the_comment_is_the_summary_with_a_hidden_name_of_the_gate(cli, exact, emptied, place, monkeypatch):
     line = emptied()
     monkeypatch.setenv("GITHUB_WORKSPACE", str(place.parent))
     assert cli("check", "gate.yaml", "--comment", "c.md", "--markdown", "s.md").code == 1
@@ -373,7 +381,7 @@ def test_the_comment_is_the_summary_with_a_hidden_name_of_the_gate(cli, accepted
     first, rest = text.split("\n", 1)
     assert first.startswith("## ctxbench check: worse: bm25 on tiny: 1 required item lost")
     told, details = rest.split("<details><summary>Details</summary>\n")
-    assert f"work/data/corpus.jsonl:{line}: CTX101" in told.replace("`", "")
+    assert f"work/data/corpus.jsonl:{line}: CTX105" in told.replace("`", "")
     assert "ctxbench check gate.yaml --accept" in told
     assert "| verdict | dataset |" in details
     assert details.count("<details>") + 1 == details.count("</details>")
@@ -386,7 +394,7 @@ def test_the_name_of_a_gate_cannot_end_the_line_that_hides_it(cli, gate, place):
     assert (place / "c.md").read_text().endswith("\n<!-- ctxbench check: a%20--%3E%20%40me%20%3Cb%3E.yaml -->\n")
 
 
-def test_the_code_quality_report_has_each_problem_at_its_line(cli, accepted, emptied, data, place):
+def test_the_code_quality_report_has_each_problem_at_its_line(cli, exact, emptied, data, place):
     line = emptied()
     assert cli("check", "--code-quality", "q.json").code == 1
     problems = json.loads((place / "q.json").read_text())
@@ -410,7 +418,7 @@ def test_the_code_quality_report_has_each_problem_at_its_line(cli, accepted, emp
     assert {problem["fingerprint"] for problem in moved} == {problem["fingerprint"] for problem in problems}
 
 
-def test_the_code_quality_report_of_nothing_is_empty_and_replaces_its_own_alone(cli, accepted, emptied, place):
+def test_the_code_quality_report_of_nothing_is_empty_and_replaces_its_own_alone(cli, exact, emptied, place):
     cli("check", "--code-quality", "q.json")
     assert (place / "q.json").read_text() == "[]\n"
     emptied()

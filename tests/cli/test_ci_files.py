@@ -65,7 +65,7 @@ def checkout(place, tiny, cli):
         row["text"] += f" {HOSTILE} <img src=x> #12"
     (folder / "data/queries.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     gate = {"name": "tiny", "datasets": ["data"], "embedder": "hashing", "tokens": "chars/4"}
-    gate["selectors"] = [{"selector": "bm25", "set": {"n": 3}}]
+    gate |= {"selectors": [{"selector": "bm25", "set": {"n": 3}}], "gate": {"max_lost_required": 0}}
     (folder / "gate.yaml").write_text(yaml.safe_dump(gate))
     assert cli("check", folder / "gate.yaml", "--accept").code == 0
     author = ("-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false")
@@ -97,6 +97,7 @@ def notices(job):
 GATE = {"gate": "apps/desk/gate.yaml", "install": INSTALL}
 
 
+@pytest.mark.rest
 def test_a_pull_request_that_gets_worse_and_is_corrected_has_one_comment(runner, forge, checkout, tmp_path):
     job = runner.run(**GATE)
     assert job.code == 0, job.out + job.err
@@ -132,7 +133,8 @@ def test_a_pull_request_that_gets_worse_and_is_corrected_has_one_comment(runner,
     assert [*checkout.rglob("pwned")] == []
 
 
-@pytest.mark.parametrize(("fault", "words"), [(403, "status 403"), (404, "status 404"), (500, "status 500")])
+@pytest.mark.rest
+@pytest.mark.parametrize(("fault", "words"), [(403, "status 403"), (500, "status 500")])
 def test_a_fork_has_the_same_verdict_and_the_summary_and_a_notice(runner, forge, checkout, fault, words):
     forge.faults |= {"POST": fault, "PATCH": fault}
     empty(checkout)
@@ -145,6 +147,7 @@ def test_a_fork_has_the_same_verdict_and_the_summary_and_a_notice(runner, forge,
     assert job.steps["Comment on the pull request"] == 0
 
 
+@pytest.mark.rest
 def test_what_cannot_be_judged_is_in_the_comment(runner, forge, checkout):
     (checkout / "apps/desk/gate.yaml").write_text("name: [\n")
     job = runner.run(**GATE)
@@ -154,6 +157,7 @@ def test_what_cannot_be_judged_is_in_the_comment(runner, forge, checkout):
     assert job.summary.startswith("## ctxbench check: cannot judge")
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(("event_name", "inputs"), [("push", {}), ("pull_request", {"comment": "false"})])
 def test_without_a_pull_request_or_where_none_is_wanted_there_is_no_comment(runner, forge, event_name, inputs):
     job = runner.run(event_name, **GATE, **inputs, artifact="")
@@ -339,6 +343,7 @@ def pipeline(checkout, env, forge):
     return run
 
 
+@pytest.mark.rest
 def test_a_merge_request_has_one_note_and_its_reports(pipeline, forge, checkout):
     done, reports = pipeline()
     assert done.returncode == 0, done.stdout + done.stderr
@@ -360,6 +365,7 @@ def test_a_merge_request_has_one_note_and_its_reports(pipeline, forge, checkout)
     assert [*checkout.rglob("pwned")] == []
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(
     ("fault", "variables", "words"),
     [
