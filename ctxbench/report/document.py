@@ -579,7 +579,9 @@ def _wrapped(text: str, first: int, rest: int, width: int, n_lines: int = 0) -> 
 
 LIMIT = (1 << 20) - (1 << 10)  # bytes: GitHub shows nothing of more than 1 MiB a step, nor of little less
 _IDS = rf"(?<!\w)(?:{'|'.join(ITEM_TYPES)}):(?:[\w%~.:-]*[\w%~-])"  # percent-encoded
-_APART = re.compile(rf"({_IDS}|\$)")  # what is written otherwise: ids, as code; a dollar, which may begin a formula
+_LINES = r"(?<![\w/:.%~-])[\w./%~-]+\.\w+:\d+(?!\w)"  # such as data/corpus.jsonl:12
+# What is written otherwise: ids and lines of files, as code; a dollar, which may begin a formula.
+_APART = re.compile(rf"({_IDS}|{_LINES}|\$)")
 # Mentions, issues, addresses; emoji, which are seen within words, too, as in tool:calendar:add.
 _LINKED = re.compile(r"[@#](?=[\w-])|:(?=//|[\w+\\-]+:)|(?i:www(?=\.)|gh(?=-\d))")
 _FIRST = re.compile(r"(?:\d+(?=[.)])|(?=[-#+=>]))")  # after this, what would begin a heading, a list or a quotation
@@ -685,7 +687,7 @@ def _parts(blocks: Iterable[Block], *, titled: bool, figures: str) -> Iterator[_
             case Text():
                 yield _Part(paragraph(block.text))
             case Bullets():
-                yield _Part("", tuple(f"* {paragraph(text)}" for text in block.texts))
+                yield _Part("", tuple(f"* {'<br>'.join(map(paragraph, text.splitlines()))}" for text in block.texts))
             case Code():
                 yield _Part(_fenced(block.text))
             case Table(weight=Weight.DETAIL):
@@ -737,7 +739,7 @@ def paragraph(text: str) -> str:
 
 
 def _sentence(text: str) -> str:
-    """A text on one line without markup, mentions and links; ids are code."""
+    """A text on one line without markup, mentions and links; ids and lines of files are code."""
     return "".join(
         ("<span>$</span>" if part == "$" else _code(part)) if index % 2 else _plain(part)
         for index, part in enumerate(_APART.split(" ".join(text.split())))

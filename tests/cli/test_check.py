@@ -381,7 +381,8 @@ def test_the_comment_is_the_summary_with_a_hidden_name_of_the_gate(cli, exact, e
     first, rest = text.split("\n", 1)
     assert first.startswith("## ctxbench check: worse: bm25 on tiny: 1 required item lost")
     told, details = rest.split("<details><summary>Details</summary>\n")
-    assert f"work/data/corpus.jsonl:{line}: CTX105" in told.replace("`", "")
+    assert f"\n* `work/data/corpus.jsonl:{line}`: CTX105 item edited" in told
+    assert "<br>fix: undo the edit" in told
     assert "ctxbench check gate.yaml --accept" in told
     assert "| verdict | dataset |" in details
     assert details.count("<details>") + 1 == details.count("</details>")
