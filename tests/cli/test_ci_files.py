@@ -147,6 +147,13 @@ def test_a_fork_has_the_same_verdict_and_the_summary_and_a_notice(runner, forge,
     assert job.steps["Comment on the pull request"] == 0
 
 
+def test_a_gate_in_a_folder_that_is_not_there_is_not_called_worse(runner, pipeline, forge):
+    job = runner.run(**{**GATE, "gate": "nowhere/gate.yaml"})
+    assert (job.code, job.steps["Check what the model would be offered"]) == (2, 2)
+    assert pipeline(inputs={"gate": "nowhere/gate.yaml"})[0].returncode == 2
+    assert forge.comments == {}
+
+
 @pytest.mark.rest
 def test_what_cannot_be_judged_is_in_the_comment(runner, forge, checkout):
     (checkout / "apps/desk/gate.yaml").write_text("name: [\n")
