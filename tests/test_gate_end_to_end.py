@@ -223,6 +223,8 @@ def test_a_page_that_many_need_is_emptied_and_the_loss_is_accepted(branch):
     assert job.code == 1, job.out + job.err
     assert item in job.summary
     assert "edited" in job.summary
+    (shown,) = re.findall(r"^```text\n(.*?)^```$", (READY / "ci.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    assert job.out.startswith(shown)  # the page on CI shows this edit
     assert ("datasets/freight/corpus.jsonl", str(line)) in {
         (where.get("file"), where.get("line")) for _, where, _ in commands(job)
     }
