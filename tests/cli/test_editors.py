@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,7 @@ class Editor:
         assert size, "the language server has ended"
         return json.loads(self._process.stdout.read(size))
 
-    def _await(self, wanted: Any) -> dict[str, Any]:
+    def _await(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """The first message that is `wanted`; requests of the server are answered with nothing on the way."""
         while True:
             message = self._receive()
@@ -65,26 +66,31 @@ class Editor:
         assert "error" not in answer, answer
         return answer["result"]
 
-    def open(self, name: str, text: str) -> list[str]:
-        """Open a file with a text; the faults that an editor underlines."""
+    @contextmanager
+    def _opened(self, name: str, text: str) -> Iterator[str]:
+        """Show a file with a text to the server; its URI. It keeps what it parsed of an equal version."""
         uri = (self._folder / name).as_uri()
-        about = {"uri": uri, "languageId": "yaml", "version": 1, "text": text}
+        self._id += 1
+        about = {"uri": uri, "languageId": "yaml", "version": self._id, "text": text}
         self._send(method="textDocument/didOpen", params={"textDocument": about})
-        faults = self._await(
-            lambda message: message.get("method") == "textDocument/publishDiagnostics" and message["params"]["uri"] == uri
-        )
+        yield uri
         self._send(method="textDocument/didClose", params={"textDocument": {"uri": uri}})
-        return [fault["message"] for fault in faults["params"]["diagnostics"]]
 
-    def complete(self, name: str, text: str) -> dict[str, str]:
+    def faults(self, name: str, text: str) -> list[str]:
+        """What an editor underlines in a file with a text."""
+        with self._opened(name, text) as uri:
+            expected = ("textDocument/publishDiagnostics", uri)
+            shown = self._await(
+                lambda message: (message.get("method"), (message.get("params") or {}).get("uri")) == expected
+            )
+        return [fault["message"] for fault in shown["params"]["diagnostics"]]
+
+    def completions(self, name: str, text: str) -> dict[str, str]:
         """What is offered at the end of a text, with its description."""
-        uri = (self._folder / name).as_uri()
-        about = {"uri": uri, "languageId": "yaml", "version": 1, "text": text}
-        self._send(method="textDocument/didOpen", params={"textDocument": about})
         lines = text.split("\n")
         position = {"line": len(lines) - 1, "character": len(lines[-1])}
-        result = self.ask("textDocument/completion", textDocument={"uri": uri}, position=position)
-        self._send(method="textDocument/didClose", params={"textDocument": {"uri": uri}})
+        with self._opened(name, text) as uri:
+            result = self.ask("textDocument/completion", textDocument={"uri": uri}, position=position)
         items = result["items"] if isinstance(result, dict) else result or []
         return {item["label"]: str(item.get("documentation", "")) for item in items}
 
@@ -113,9 +119,10 @@ def project(place, cli):
 
 def test_an_editor_completes_and_checks_every_file(project):
     with editor(project) as files:
-        assert {name: files.open(name, (project / name).read_text("utf-8")) for name in NAMES} == dict.fromkeys(NAMES, [])
-        fields = {name: files.complete(name, header(project / name)) for name in NAMES}
-        wrong = {name: files.open(name, f"{header(project / name)}no_such_field: 1\n") for name in NAMES}
+        faults = {name: files.faults(name, (project / name).read_text("utf-8")) for name in NAMES}
+        fields = {name: files.completions(name, header(project / name)) for name in NAMES}
+        wrong = {name: files.faults(name, f"{header(project / name)}no_such_field: 1\n") for name in NAMES}
+    assert faults == {name: [] for name in NAMES}
     assert {"sources", "selector", "include"} <= fields["agent.yaml"].keys()
     assert {"name", "datasets", "selectors"} <= fields["experiment.yaml"].keys()
     assert {"datasets", "selectors", "gate"} <= fields["gate.yaml"].keys()
@@ -126,7 +133,7 @@ def test_an_editor_completes_and_checks_every_file(project):
 
 def test_an_editor_completes_a_field_within_a_field(project):
     with editor(project) as files:
-        gate = files.complete("gate.yaml", f"{header(project / 'gate.yaml')}gate:\n  ")
-        policies = files.complete("policies.yaml", f"{header(project / 'policies.yaml')}policies:\n  small:\n    ")
+        gate = files.completions("gate.yaml", f"{header(project / 'gate.yaml')}gate:\n  ")
+        policies = files.completions("policies.yaml", f"{header(project / 'policies.yaml')}policies:\n  small:\n    ")
     assert {"tolerance", "pins"} <= gate.keys()
     assert {"minimise", "maximise", "constraints"} <= policies.keys()

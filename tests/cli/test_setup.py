@@ -55,10 +55,10 @@ def index(tmp_path, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name in gone else find(name, *rest))
     folder = tmp_path / "index"
     folder.mkdir()
+    for name, value in {"PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull, "UV_OFFLINE": "1"}.items():
+        monkeypatch.setenv(name, value)
     for program in ("PIP", "UV"):
-        monkeypatch.setenv(f"{program}_NO_INDEX", "1")
         monkeypatch.setenv(f"{program}_FIND_LINKS", str(folder))
-    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv-cache"))
     monkeypatch.setenv("CTXBENCH_OFFLINE", "")
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
