@@ -126,7 +126,7 @@ def source_of(name: str) -> PublishedSource:
         if name == source.name or name in datasets:
             return source
     if (importer := importers().get(name)) is not None:
-        raise ParameterError(f"dataset {name} has no files to fetch; its source is installed: {importer.install}")
+        raise ParameterError(f"dataset {name} has no files to fetch; get its source with: {importer.install}")
     names = {*by_name, "bfcl", *(dataset for _, datasets in by_name.values() for dataset in datasets)}
     raise UnknownNameError("source to fetch", name, names)
 
