@@ -221,7 +221,7 @@ def test_a_page_that_many_need_is_emptied_and_the_loss_is_accepted(branch):
     item = "reference:Demurrage%20and%20detention%20tariffs"
     line = branch.edit(item, description="See the intranet.", text="See the intranet.")
     branch.commit("Move a page to the intranet")
-    job = branch.action()
+    job = branch.action(COLUMNS="100")
     assert job.code == 1, job.out + job.err
     assert item in job.summary
     assert "edited" in job.summary
