@@ -97,7 +97,7 @@ strategies: $(VENV)/.demo  ## experiments/strategies.md: every registered strate
 codes: $(VENV)/.test  ## experiments/guide/codes.md: the code of every message, from ctxbench/report/messages
 	$(BIN)/python experiments/guide/codes.py
 
-kinds: $(VENV)/.test  ## datasets/README.md: the kinds of files that `ctxbench data import` reads, from their models
+kinds: $(VENV)/.test  ## datasets/kinds.md: the kinds of files that `ctxbench data import` reads, from their models
 	$(BIN)/python experiments/guide/kinds.py
 
 notebooks: $(VENV)/.test  ## notebooks/*.ipynb: run them, and save what they show
