@@ -1,0 +1,74 @@
+"""The documentation site: `make docs` builds it from the pages and notebooks where they are, without a network.
+
+Pages are written for a repository's web page, too. So what only the site needs is added here: a section page gets its
+pages from the links in its lists and tables, and `<!-- site: NAME -->` is replaced by a part that is written from the code.
+"""
+
+import re
+import runpy
+import shutil
+from pathlib import Path
+
+import ctxbench
+
+ROOT = Path(__file__).parent
+GUIDE = "experiments/guide"
+
+project = "ctxbench"
+author = "The ctxbench developers"
+copyright = author  # noqa: A001 - Sphinx's name
+version = release = ctxbench.__version__
+root_doc = f"{GUIDE}/index"
+include_patterns = [
+    *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "notebooks/*.ipynb", "datasets/*.md", "reports/*.md"),
+    *("experiments/*.md", "experiments/*/*.md", "experiments/recipes/*/README.md", "ctxbench/*.md", "ctxbench/memory/*.md"),
+]
+exclude_patterns = ["experiments/recipes/*/[!R]*", ".venv", "build"]
+
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+nb_execution_mode = "off"  # tests run the notebooks and compare what they show
+myst_enable_extensions = ["colon_fence"]
+myst_heading_anchors = 4
+suppress_warnings = ["mystnb.unknown_mime_type", "myst.header"]  # a part may begin below a level that its page lacks
+default_role = "code"  # of docstrings, which are Markdown in this
+napoleon_numpy_docstring = False
+napoleon_use_rtype = False
+autodoc_member_order = "bysource"
+autodoc_typehints_format = "short"
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 88
+# types in signatures are of other packages and of modules that have no page
+nitpick_ignore_regex = [("py:(class|data|obj|exc|attr)", ".*")]
+
+html_theme = "furo"
+html_title = "ctxbench"
+html_copy_source = False
+html_show_sphinx = False
+html_permalinks_icon = "#"
+
+SECTIONS = {f"{GUIDE}/{name}" for name in ("index", "tutorials", "how-to", "reference", "explanation")}
+LISTED = re.compile(r"^[*|] \[[^\]]*\]\(([^)#:]+)\.(?:md|ipynb)\)", re.MULTILINE)
+FOLDERS = {f"{GUIDE}/how-to": ("/experiments/recipes/*/README", "/experiments/gate/*")}
+PART = re.compile(r"<!-- site: ([\w-]+) -->")
+
+
+def complete(_app, page, source):
+    """Add to a page what only the site needs."""
+    parts = runpy.run_path(str(ROOT / GUIDE / "site_pages.py"))["PARTS"] if PART.search(source[0]) else {}
+    source[0] = PART.sub(lambda match: parts[match[1]](), source[0])
+    if page in SECTIONS:
+        lines = [*dict.fromkeys(LISTED.findall(source[0])), *FOLDERS.get(page, ())]
+        source[0] += "\n\n```{toctree}\n:hidden:\n:glob:\n\n" + "\n".join(lines) + "\n```\n"
+
+
+def finish(app, fault):
+    """Publish the JSON Schemas under their names, and lead from the root of the site to its first page."""
+    if fault is None and app.builder.format == "html":
+        shutil.copytree(ROOT / "ctxbench" / "schemas", Path(app.outdir, "schemas"), dirs_exist_ok=True)
+        page = f'<!doctype html><html lang="en"><title>ctxbench</title><meta http-equiv="refresh" content="0; url={root_doc}.html">'
+        Path(app.outdir, "index.html").write_text(f'{page}<a href="{root_doc}.html">ctxbench</a></html>\n', "utf-8")
+
+
+def setup(app):
+    app.connect("source-read", complete)
+    app.connect("build-finished", finish)
