@@ -13,7 +13,7 @@ REPORTS := numbers embedders ablations gate learned strategies abstention compar
 	multi-topic domains coverage regret gate-intervals questions overlap memory memory-stores memory-contexts assembly codebase \
 	scale
 
-.PHONY: demo test test-rest test-all versions lint schemas codes kinds notebooks chart bench reports pages $(REPORTS) clean
+.PHONY: demo test test-rest test-all versions lint docs schemas codes kinds notebooks chart bench reports pages $(REPORTS) clean
 
 demo: $(VENV)/.demo  ## run the shipped presets on public data; ends with the path of an HTML report
 	$(BIN)/ctxbench run experiments/presets.yaml
@@ -36,6 +36,10 @@ lint: $(VENV)/.test  ## formatting, lint rules, types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+docs: $(VENV)/.test  ## build/docs: the documentation site, from pages, notebooks and docstrings; needs no network
+	$(BIN)/python -m sphinx -b html -q -W --keep-going -n -d build/doctrees . build/docs
+	@echo "Next: open build/docs/index.html in a browser"
 
 schemas: $(VENV)/.test  ## ctxbench/schemas: the JSON Schema of every file format, from its model
 	$(BIN)/python -c "from ctxbench.model.formats import write_schemas; write_schemas()"
@@ -179,4 +183,4 @@ $(VENV)/servers/.node: tests/servers/package.json tests/servers/package-lock.jso
 	touch $@
 
 clean:
-	rm -rf $(VENV) runs .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks
+	rm -rf $(VENV) build runs .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks
