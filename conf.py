@@ -29,25 +29,29 @@ extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 nb_execution_mode = "off"  # tests run the notebooks and compare what they show
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 4
-suppress_warnings = ["mystnb.unknown_mime_type", "myst.header"]  # a part may begin below a level that its page lacks
+suppress_warnings = [
+    "myst.header",  # a part may begin below a level that its page lacks
+    "mystnb.unknown_mime_type",
+    "ref.python",  # fields of several classes have one name
+]
 default_role = "code"  # of docstrings, which are Markdown in this
 napoleon_numpy_docstring = False
+napoleon_use_ivar = True
 napoleon_use_rtype = False
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 python_use_unqualified_type_names = True
-python_maximum_signature_line_length = 88
 # types in signatures are of other packages and of modules that have no page
 nitpick_ignore_regex = [("py:(class|data|obj|exc|attr)", ".*")]
 
 html_theme = "furo"
 html_title = "ctxbench"
-html_copy_source = False
+html_copy_source = html_use_index = False
 html_show_sphinx = False
 html_permalinks_icon = "#"
 
 SECTIONS = {f"{GUIDE}/{name}" for name in ("index", "tutorials", "how-to", "reference", "explanation")}
-LISTED = re.compile(r"^[*|] \[[^\]]*\]\(([^)#:]+)\.(?:md|ipynb)\)", re.MULTILINE)
+LISTED = re.compile(r"^[*|] \[([^\]]*)\]\(([^)#:]+)\.(?:md|ipynb)\)", re.MULTILINE)
 FOLDERS = {f"{GUIDE}/how-to": ("/experiments/recipes/*/README", "/experiments/gate/*")}
 PART = re.compile(r"<!-- site: ([\w-]+) -->")
 
@@ -57,7 +61,9 @@ def complete(_app, page, source):
     parts = runpy.run_path(str(ROOT / GUIDE / "site_pages.py"))["PARTS"] if PART.search(source[0]) else {}
     source[0] = PART.sub(lambda match: parts[match[1]](), source[0])
     if page in SECTIONS:
-        lines = [*dict.fromkeys(LISTED.findall(source[0])), *FOLDERS.get(page, ())]
+        folders = [pattern for pattern in FOLDERS.get(page, ()) if any(ROOT.glob(f"{pattern[1:]}.md"))]
+        links = [f"{text} <{path}>" if page == root_doc else path for text, path in LISTED.findall(source[0])]
+        lines = [*dict.fromkeys(links), *folders]
         source[0] += "\n\n```{toctree}\n:hidden:\n:glob:\n\n" + "\n".join(lines) + "\n```\n"
 
 
@@ -69,6 +75,17 @@ def finish(app, fault):
         Path(app.outdir, "index.html").write_text(f'{page}<a href="{root_doc}.html">ctxbench</a></html>\n', "utf-8")
 
 
+# who reads by the keyboard scrolls what is wider than the screen
+SCROLL = """
+const reach = () => document.querySelectorAll("pre, .table-wrapper, .output").forEach((part) => {
+  part.scrollWidth > part.clientWidth ? part.setAttribute("tabindex", "0") : part.removeAttribute("tabindex");
+});
+addEventListener("load", reach);
+addEventListener("resize", reach);
+"""
+
+
 def setup(app):
+    app.add_js_file(None, body=SCROLL)
     app.connect("source-read", complete)
     app.connect("build-finished", finish)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -79,7 +80,7 @@ def _documented(title: str, module: str, names: Iterable[str]) -> str:
         value = inspect.getattr_static(__import__(module, fromlist=[name]), name, None) or getattr(ctxbench, name)
         kind = "class" if inspect.isclass(value) else "function" if inspect.isroutine(value) else "data"
         lines += [f".. auto{kind}:: {module}.{name}"]
-        lines += ["   :members:", "   :inherited-members: tuple, dict, str, int, Exception"] if kind == "class" else []
+        lines += ["   :members:", "   :inherited-members: BaseModel, Exception, dict, int, str, tuple"] if kind == "class" else []
         lines.append("")
     return "\n".join([*lines, "```", ""])
 
@@ -90,7 +91,8 @@ def _documented(title: str, module: str, names: Iterable[str]) -> str:
 def commands() -> str:
     """Every command with its arguments and options, as `--help` shows them."""
     command = typer.main.get_command(app)
-    return get_docs_for_click(obj=command, ctx=typer.Context(command), name="ctxbench", indent=1)
+    text = get_docs_for_click(obj=command, ctx=typer.Context(command), name="ctxbench", indent=1)
+    return re.sub(r"\*\*Commands\*\*:\n\n(?:\* .*\n)+\n", "", text)  # cut short; each has a section below
 
 
 # ------------------------------------------------------------------------------------------------------------- formats

