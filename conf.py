@@ -1,7 +1,7 @@
 """The documentation site: `make docs` builds it from the pages and notebooks where they are, without a network.
 
 Pages are written for a repository's web page, too. So what only the site needs is added here: a section page gets its
-pages from the links in its lists and tables, and `<!-- site: NAME -->` is replaced by a part that is written from the code.
+pages from the links in its lists and tables, and `<!-- site: NAME -->` is replaced by a part made from the code.
 """
 
 import re
@@ -21,7 +21,13 @@ version = release = ctxbench.__version__
 root_doc = f"{GUIDE}/index"
 include_patterns = [
     *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "notebooks/*.ipynb", "datasets/*.md", "reports/*.md"),
-    *("experiments/*.md", "experiments/*/*.md", "experiments/recipes/*/README.md", "ctxbench/*.md", "ctxbench/memory/*.md"),
+    *(
+        "experiments/*.md",
+        "experiments/*/*.md",
+        "experiments/recipes/*/README.md",
+        "ctxbench/*.md",
+        "ctxbench/memory/*.md",
+    ),
 ]
 exclude_patterns = ["experiments/recipes/*/[!R]*", ".venv", "build"]
 
@@ -53,6 +59,10 @@ html_permalinks_icon = "#"
 SECTIONS = {f"{GUIDE}/{name}" for name in ("index", "tutorials", "how-to", "reference", "explanation")}
 LISTED = re.compile(r"^[*|] \[([^\]]*)\]\(([^)#:]+)\.(?:md|ipynb)\)", re.MULTILINE)
 FOLDERS = {f"{GUIDE}/how-to": ("/experiments/recipes/*/README", "/experiments/gate/*")}
+FIRST = f"""<!doctype html>
+<html lang="en"><title>ctxbench</title><meta http-equiv="refresh" content="0; url={root_doc}.html">
+<a href="{root_doc}.html">ctxbench</a></html>
+"""
 PART = re.compile(r"<!-- site: ([\w-]+) -->")
 
 
@@ -67,12 +77,17 @@ def complete(_app, page, source):
         source[0] += "\n\n```{toctree}\n:hidden:\n:glob:\n\n" + "\n".join(lines) + "\n```\n"
 
 
+def made_from_code(_app, _env, _added, _changed, _removed):
+    """The pages with a part that is made from the code, which are made anew by every build."""
+    pages = (ROOT / "experiments").rglob("*.md")
+    return [str(page.relative_to(ROOT).with_suffix("")) for page in pages if PART.search(page.read_text("utf-8"))]
+
+
 def finish(app, fault):
     """Publish the JSON Schemas under their names, and lead from the root of the site to its first page."""
     if fault is None and app.builder.format == "html":
         shutil.copytree(ROOT / "ctxbench" / "schemas", Path(app.outdir, "schemas"), dirs_exist_ok=True)
-        page = f'<!doctype html><html lang="en"><title>ctxbench</title><meta http-equiv="refresh" content="0; url={root_doc}.html">'
-        Path(app.outdir, "index.html").write_text(f'{page}<a href="{root_doc}.html">ctxbench</a></html>\n', "utf-8")
+        Path(app.outdir, "index.html").write_text(FIRST, "utf-8")
 
 
 # who reads by the keyboard scrolls what is wider than the screen
@@ -86,6 +101,8 @@ addEventListener("resize", reach);
 
 
 def setup(app):
+    """Connect the functions of this file."""
     app.add_js_file(None, body=SCROLL)
+    app.connect("env-get-outdated", made_from_code)
     app.connect("source-read", complete)
     app.connect("build-finished", finish)

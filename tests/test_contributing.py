@@ -1,4 +1,4 @@
-"""The recipes of CONTRIBUTING.md and of the page on extensions are the files of an external package, and their tests pass."""
+"""The recipes of CONTRIBUTING.md and of the page on extensions are an external package, and their tests pass."""
 
 from __future__ import annotations
 

@@ -98,7 +98,8 @@ def coded(text: str) -> list[str]:
     return [*re.findall(r"`([^`]+)`", text), *(line for block in blocks for line in block.splitlines())]
 
 
-CODED = [code for page in PAGES if page.name not in ("CONTRIBUTING.md", "extending.md") for code in coded(page.read_text("utf-8"))]
+OF_A_READER = ("CONTRIBUTING.md", "extending.md")  # with commands of a package of a reader's
+CODED = [code for page in PAGES if page.name not in OF_A_READER for code in coded(page.read_text("utf-8"))]
 
 
 @cache

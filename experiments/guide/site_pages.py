@@ -80,7 +80,11 @@ def _documented(title: str, module: str, names: Iterable[str]) -> str:
         value = inspect.getattr_static(__import__(module, fromlist=[name]), name, None) or getattr(ctxbench, name)
         kind = "class" if inspect.isclass(value) else "function" if inspect.isroutine(value) else "data"
         lines += [f".. auto{kind}:: {module}.{name}"]
-        lines += ["   :members:", "   :inherited-members: BaseModel, Exception, dict, int, str, tuple"] if kind == "class" else []
+        lines += (
+            ["   :members:", "   :inherited-members: BaseModel, Exception, dict, int, str, tuple"]
+            if kind == "class"
+            else []
+        )
         lines.append("")
     return "\n".join([*lines, "```", ""])
 
@@ -184,7 +188,9 @@ def recipes() -> str:
     """A list of the recipes, by the first lines of their pages."""
     pages = sorted((Path(__file__).parents[1] / "recipes").glob("*/README.md"))
     titles = (page.read_text("utf-8").partition("\n")[0].lstrip("# ") for page in pages)
-    return "\n".join(f"* [{title}](../recipes/{page.parent.name}/README.md)" for page, title in zip(pages, titles, strict=True))
+    return "\n".join(
+        f"* [{title}](../recipes/{page.parent.name}/README.md)" for page, title in zip(pages, titles, strict=True)
+    )
 
 
 PARTS = {

@@ -1,4 +1,4 @@
-"""The commands in the blocks of all other pages run, in the order of each page, over small files in place of a reader's."""
+"""The commands in the blocks of all other pages run, in their order, over small files in place of a reader's."""
 
 from __future__ import annotations
 
@@ -48,7 +48,14 @@ INSTEAD = {
 
 def site_pages() -> list[str]:
     """The pages of the site with blocks of commands, but for the recipes, whose folders are run as a whole."""
-    folders = ("*.md", "datasets/*.md", "experiments/*.md", "experiments/*/*.md", "ctxbench/*.md", "ctxbench/memory/*.md")
+    folders = (
+        "*.md",
+        "datasets/*.md",
+        "experiments/*.md",
+        "experiments/*/*.md",
+        "ctxbench/*.md",
+        "ctxbench/memory/*.md",
+    )
     pages = [page for pattern in folders for page in ROOT.glob(pattern)]
     return sorted(page.relative_to(ROOT).as_posix() for page in pages if commands(page))
 
@@ -61,7 +68,7 @@ def commands(page: Path) -> list[str]:
     return [command if "\n" in command else re.sub(r"\s+#.*", "", command) for command in found]
 
 
-# ------------------------------------------------------------------------------------------- what a reader of a page has
+# ------------------------------------------------------------------------------------------ what a reader of a page has
 
 
 def for_datasets(run):
@@ -81,12 +88,13 @@ def for_catalogs(run):
 
 
 def for_repositories(run):
-    changes = [(f"Fix the prompt of part {n} (#{n})", {f"part{n % 4}.py": f"def prompt():\n    return {n}\n"}) for n in range(12)]
-    Path("work").mkdir()
+    changes = [
+        (f"Fix the prompt of part {n} (#{n})", {f"part{n % 4}.py": f"def prompt():\n    return {n}\n"})
+        for n in range(12)
+    ]
     checkout = written(Path("../other"), changes)
     checkout.run("tag", "v2.1")
-    shutil.copytree("../other", "work", dirs_exist_ok=True)
-    os.chdir("work")
+    shutil.copytree("../other", ".", dirs_exist_ok=True)
     Path("experiment.yaml").write_text("name: e\ndatasets: [../history]\nselectors: [codebase]\nembedder: hashing\n")
     readme.lines("issues.jsonl", [{"number": n, "text": f"The prompt of part {n} is wrong."} for n in range(12)])
 
@@ -140,13 +148,15 @@ def test_the_commands_of_a_page_run_in_their_order(page, cli, stand_ins, without
     def run(command):
         command = INSTEAD.get(command, command)
         if command.startswith("ctxbench "):
-            words = [os.path.expandvars(os.path.expanduser(word)) for word in shlex.split(command)[1:]]
+            words = [os.path.expandvars(word.replace("~", "$HOME")) for word in shlex.split(command)[1:]]
             monkeypatch.setattr(sys, "stdin", io.StringIO(""))
             done = cli(*words)
             assert done.code == 0, f"{command}\n{done.out}{done.err}"
             assert done.out or done.err, f"{command} says nothing"
         elif command:
-            done = subprocess.run(["bash", "-e", "-c", command], capture_output=True, text=True, check=False, timeout=60)
+            done = subprocess.run(
+                ["bash", "-e", "-c", command], capture_output=True, text=True, check=False, timeout=60
+            )
             assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
 
     PAGES[page](run)

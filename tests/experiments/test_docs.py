@@ -40,7 +40,7 @@ KINDS = {
 }
 
 
-# ----------------------------------------------------------------------------------------------------------- the sources
+# ---------------------------------------------------------------------------------------------------------- the sources
 
 
 def listed(section: str) -> list[Path]:
@@ -66,7 +66,7 @@ def test_every_picture_of_a_notebook_has_a_text_alternative():
                 assert len(alternative.split()) >= 8, f"{path.name}, cell {number}: say in its metadata what is seen"
 
 
-# ------------------------------------------------------------------------------------------------------------- the pages
+# ------------------------------------------------------------------------------------------------------------ the pages
 
 
 class Page(HTMLParser):
@@ -101,7 +101,7 @@ def site(tmp_path_factory):
     folder = folder.parent if os.environ.get("PYTEST_XDIST_WORKER") else folder
     with FileLock(folder / "docs.lock"):
         if not (folder / "docs" / "index.html").is_file():
-            options = "-b html -q -W --keep-going -n".split()
+            options = ["-b", "html", "-q", "-W", "--keep-going", "-n"]
             command = [sys.executable, "-m", "sphinx", *options, "-d", folder / "doctrees", ROOT, folder / "docs"]
             done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=600)
             assert done.returncode == 0, done.stderr[-5000:]
@@ -124,9 +124,8 @@ def test_no_link_is_broken(site):
                 external.add(parts.scheme)
                 continue
             target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
-            if not target.is_file():
-                broken.append(f"{path.relative_to(site)}: {link}")
-            elif parts.fragment and target.suffix == ".html" and unquote(parts.fragment) not in parsed(target).ids:
+            ids = parsed(target).ids if target.is_file() and target.suffix == ".html" else ()
+            if not target.is_file() or (ids and parts.fragment and unquote(parts.fragment) not in ids):
                 broken.append(f"{path.relative_to(site)}: {link}")
     assert len(pages) > 80
     assert broken == []
@@ -164,7 +163,7 @@ def test_every_command_and_public_name_has_an_entry(site):
     assert [name for name in typer.main.get_command(app).commands if f"ctxbench {name}" not in text] == []
 
 
-# ----------------------------------------------------------------------------------------------------------- in a browser
+# --------------------------------------------------------------------------------------------------------- in a browser
 
 
 def opened(page_with, site, kind, **options):
@@ -217,7 +216,9 @@ def test_the_first_content_is_seen_within_a_second(site, page_with, kind):
 
 
 @pytest.mark.rest
-@pytest.mark.parametrize(("words", "page"), [("includeScore", "include-score"), ("evaluate", "api"), ("abstention", "metrics")])
+@pytest.mark.parametrize(
+    ("words", "page"), [("includeScore", "include-score"), ("evaluate", "api"), ("abstention", "metrics")]
+)
 def test_a_search_works_from_disk(site, page_with, words, page):
     tab, _ = opened(page_with, site, "search", viewport={"width": 1280, "height": 900})
     tab.goto(f"{(site / 'search.html').as_uri()}?q={words}")
