@@ -29,7 +29,7 @@ include_patterns = [
         "ctxbench/memory/*.md",
     ),
 ]
-exclude_patterns = ["experiments/recipes/*/[!R]*", ".venv", "build"]
+exclude_patterns = [".venv", "build"]
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 nb_execution_mode = "off"  # tests run the notebooks and compare what they show
@@ -40,6 +40,7 @@ suppress_warnings = [
     "mystnb.unknown_mime_type",
     "ref.python",  # fields of several classes have one name
 ]
+smartquotes = False  # they would change options of commands in a text
 default_role = "code"  # of docstrings, which are Markdown in this
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
@@ -52,6 +53,9 @@ nitpick_ignore_regex = [("py:(class|data|obj|exc|attr)", ".*")]
 
 html_theme = "furo"
 html_title = "ctxbench"
+html_static_path = [f"{GUIDE}/site"]
+html_css_files = ["site.css"]
+html_js_files = ["site.js"]
 html_copy_source = html_use_index = False
 html_show_sphinx = False
 html_permalinks_icon = "#"
@@ -90,19 +94,8 @@ def finish(app, fault):
         Path(app.outdir, "index.html").write_text(FIRST, "utf-8")
 
 
-# who reads by the keyboard scrolls what is wider than the screen
-SCROLL = """
-const reach = () => document.querySelectorAll("pre, .table-wrapper, .output").forEach((part) => {
-  part.scrollWidth > part.clientWidth ? part.setAttribute("tabindex", "0") : part.removeAttribute("tabindex");
-});
-addEventListener("load", reach);
-addEventListener("resize", reach);
-"""
-
-
 def setup(app):
     """Connect the functions of this file."""
-    app.add_js_file(None, body=SCROLL)
     app.connect("env-get-outdated", made_from_code)
     app.connect("source-read", complete)
     app.connect("build-finished", finish)

@@ -96,6 +96,7 @@ def commands() -> str:
     """Every command with its arguments and options, as `--help` shows them."""
     command = typer.main.get_command(app)
     text = get_docs_for_click(obj=command, ctx=typer.Context(command), name="ctxbench", indent=1)
+    text = re.sub(r"For example:\n\n((?:.+\n)+)", r"For example:\n\n```sh\n\1```\n", text)
     return re.sub(r"\*\*Commands\*\*:\n\n(?:\* .*\n)+\n", "", text)  # cut short; each has a section below
 
 
