@@ -62,7 +62,7 @@ html_permalinks_icon = "#"
 
 SECTIONS = {f"{GUIDE}/{name}" for name in ("index", "tutorials", "how-to", "reference", "explanation")}
 LISTED = re.compile(r"^[*|] \[([^\]]*)\]\(([^)#:]+)\.(?:md|ipynb)\)", re.MULTILINE)
-FOLDERS = {f"{GUIDE}/how-to": ("/experiments/recipes/*/README", "/experiments/gate/*")}
+FOLDERS = {f"{GUIDE}/how-to": ("/experiments/recipes/README", "/experiments/recipes/*/README", "/experiments/gate/*")}
 FIRST = f"""<!doctype html>
 <html lang="en"><title>ctxbench</title><meta http-equiv="refresh" content="0; url={root_doc}.html">
 <a href="{root_doc}.html">ctxbench</a></html>
