@@ -4,6 +4,7 @@ Pages are written for a repository's web page, too. So what only the site needs 
 pages from the links in its lists and tables, and `<!-- site: NAME -->` is replaced by a part made from the code.
 """
 
+import os
 import re
 import runpy
 import shutil
@@ -62,7 +63,11 @@ html_permalinks_icon = "#"
 
 SECTIONS = {f"{GUIDE}/{name}" for name in ("index", "tutorials", "how-to", "reference", "explanation")}
 LISTED = re.compile(r"^[*|] \[([^\]]*)\]\(([^)#:]+)\.(?:md|ipynb)\)", re.MULTILINE)
-FOLDERS = {f"{GUIDE}/how-to": ("/experiments/recipes/README", "/experiments/recipes/*/README", "/experiments/gate/*")}
+# pages that a section has beside those that it links
+REST = {
+    f"{GUIDE}/how-to": ("experiments/recipes/*.md", "experiments/gate/*.md"),
+    f"{GUIDE}/explanation": ("reports/*.md",),
+}
 FIRST = f"""<!doctype html>
 <html lang="en"><title>ctxbench</title><meta http-equiv="refresh" content="0; url={root_doc}.html">
 <a href="{root_doc}.html">ctxbench</a></html>
@@ -75,10 +80,11 @@ def complete(_app, page, source):
     parts = runpy.run_path(str(ROOT / GUIDE / "site_pages.py"))["PARTS"] if PART.search(source[0]) else {}
     source[0] = PART.sub(lambda match: parts[match[1]](), source[0])
     if page in SECTIONS:
-        folders = [pattern for pattern in FOLDERS.get(page, ()) if any(ROOT.glob(f"{pattern[1:]}.md"))]
-        links = [f"{text} <{path}>" if page == root_doc else path for text, path in LISTED.findall(source[0])]
-        lines = [*dict.fromkeys(links), *folders]
-        source[0] += "\n\n```{toctree}\n:hidden:\n:glob:\n\n" + "\n".join(lines) + "\n```\n"
+        listed = {os.path.normpath(f"{GUIDE}/{path}"): text for text, path in LISTED.findall(source[0])}
+        rest = [path for pattern in REST.get(page, ()) for path in sorted(ROOT.glob(pattern))]
+        paths = dict.fromkeys([*listed, *(str(path.relative_to(ROOT).with_suffix("")) for path in rest)])
+        lines = [f"{listed[path]} </{path}>" if page == root_doc else f"/{path}" for path in paths]
+        source[0] += "\n\n```{toctree}\n:hidden:\n\n" + "\n".join(lines) + "\n```\n"
 
 
 def made_from_code(_app, _env, _added, _changed, _removed):
