@@ -87,10 +87,11 @@ def complete(_app, page, source):
         source[0] += "\n\n```{toctree}\n:hidden:\n\n" + "\n".join(lines) + "\n```\n"
 
 
-def made_from_code(_app, _env, _added, _changed, _removed):
-    """The pages with a part that is made from the code, which are made anew by every build."""
+def changed_elsewhere(_app, _env, _added, _changed, _removed):
+    """The pages with what is found in other files, which are made anew by every build."""
     pages = (ROOT / "experiments").rglob("*.md")
-    return [str(page.relative_to(ROOT).with_suffix("")) for page in pages if PART.search(page.read_text("utf-8"))]
+    parts = [str(page.relative_to(ROOT).with_suffix("")) for page in pages if PART.search(page.read_text("utf-8"))]
+    return sorted({*SECTIONS, *parts})
 
 
 def finish(app, fault):
@@ -102,6 +103,6 @@ def finish(app, fault):
 
 def setup(app):
     """Connect the functions of this file."""
-    app.connect("env-get-outdated", made_from_code)
+    app.connect("env-get-outdated", changed_elsewhere)
     app.connect("source-read", complete)
     app.connect("build-finished", finish)
