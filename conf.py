@@ -101,8 +101,17 @@ def finish(app, fault):
         Path(app.outdir, "index.html").write_text(FIRST, "utf-8")
 
 
+def restore_first_line(_app, what, _name, _value, _options, lines):
+    """Put back the words in front of a colon in a property's first line, which napoleon takes for its type."""
+    for number, line in enumerate(lines):
+        if what == "property" and line.startswith(":type: "):
+            lines[0] = f"{lines.pop(number).removeprefix(':type: ')}: {lines[0]}"
+            return
+
+
 def setup(app):
     """Connect the functions of this file."""
+    app.connect("autodoc-process-docstring", restore_first_line, priority=600)
     app.connect("env-get-outdated", changed_elsewhere)
     app.connect("source-read", complete)
     app.connect("build-finished", finish)
