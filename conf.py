@@ -41,12 +41,14 @@ suppress_warnings = [
     "mystnb.unknown_mime_type",
     "ref.python",  # fields of several classes have one name
 ]
-smartquotes = False  # they would change options of commands in a text
+smartquotes_action = "D"  # dashes alone: quotes in running text may be of a file
 default_role = "code"  # of docstrings, which are Markdown in this
+napoleon_attr_annotations = False  # signatures have the types
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
 napoleon_use_rtype = False
 autodoc_member_order = "bysource"
+autodoc_type_aliases = {name: name for name in ("FloatArray", "Float32Array", "IntArray", "BoolArray")}
 autodoc_typehints_format = "short"
 python_use_unqualified_type_names = True
 # types in signatures are of other packages and of modules that have no page
@@ -109,8 +111,15 @@ def restore_first_line(_app, what, _name, _value, _options, lines):
             return
 
 
+def plain_types(_app, _what, _name, _value, _options, signature, returned):
+    """Write types within brackets by their names alone, as those outside are."""
+    nested = re.compile(r"TypeAliasForwardRef\('(\w+)'\)|(?<=\[)~(?:\w+\.)*(\w+)")
+    return tuple(text and nested.sub(r"\1\2", text) for text in (signature, returned))
+
+
 def setup(app):
     """Connect the functions of this file."""
+    app.connect("autodoc-process-signature", plain_types)
     app.connect("autodoc-process-docstring", restore_first_line, priority=600)
     app.connect("env-get-outdated", changed_elsewhere)
     app.connect("source-read", complete)

@@ -97,6 +97,9 @@ def commands() -> str:
     command = typer.main.get_command(app)
     text = get_docs_for_click(obj=command, ctx=typer.Context(command), name="ctxbench", indent=1)
     text = re.sub(r"For example:\n\n((?:.+\n)+)", r"For example:\n\n```sh\n\1```\n", text)
+    parts = re.split(r"(```.*?```|`[^`\n]*`)", text, flags=re.DOTALL)
+    parts[::2] = [re.sub(r"(?<![\w-])(--[a-z][\w-]*)", r"`\1`", part) for part in parts[::2]]
+    text = "".join(parts)
     return re.sub(r"\*\*Commands\*\*:\n\n(?:\* .*\n)+\n", "", text)  # cut short; each has a section below
 
 
