@@ -13,7 +13,7 @@ REPORTS := numbers embedders ablations gate learned strategies abstention compar
 	multi-topic domains coverage regret gate-intervals questions overlap memory memory-stores memory-contexts assembly codebase \
 	scale
 
-.PHONY: demo test test-rest test-all versions lint docs schemas codes kinds notebooks chart bench reports pages $(REPORTS) clean
+.PHONY: demo test test-rest test-all versions package lint docs schemas codes kinds notebooks chart bench reports pages $(REPORTS) clean
 
 demo: $(VENV)/.demo  ## run the shipped presets on public data; ends with the path of an HTML report
 	$(BIN)/ctxbench run experiments/presets.yaml
@@ -31,6 +31,9 @@ test-all: $(VENV)/.test $(VENV)/servers/.python $(VENV)/servers/.node  ## all te
 
 versions: $(VENV)/.test  ## the quick tests on each other Python that is here, and with the lowest dependencies
 	VENV=$(VENV) .ci/versions
+
+package: $(VENV)/.test  ## dist: sdist and wheel, checked, and tried in new environments outside of the clone
+	VENV=$(VENV) .ci/package dist
 
 lint: $(VENV)/.test  ## formatting, lint rules, types
 	$(BIN)/ruff format --check .
@@ -61,7 +64,6 @@ LACKS_memory-stores = $(if $(wildcard $(VENV)/stores),,its environment is made b
 
 pages: $(VENV)/.test  ## writes all pages under reports/ again from their CSV files, in a minute, after a changed sentence
 	@failed=; for script in $$(grep -l "run_page(" experiments/*/*.py); do \
-		case $$script in */scale/*) test -e reports/scale.csv || continue;; esac; \
 		$(BIN)/python $$script --page || failed="$$failed $$script"; done; \
 	test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 

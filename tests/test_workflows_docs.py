@@ -21,4 +21,5 @@ def test_every_action_is_pinned_by_commit_with_its_version_beside_it():
         for uses in USES.findall(path.read_text("utf-8", errors="replace"))
     }
     assert {uses.partition("@")[0] for uses in found} >= {f"actions/{name}" for name in ("checkout", "setup-python")}
-    assert {uses: path for uses, path in found.items() if not PINNED.fullmatch(uses)} == {}
+    placeholders = {uses for uses in found if uses.startswith("OWNER/") and uses.endswith("@COMMIT")}
+    assert {uses: path for uses, path in found.items() if not PINNED.fullmatch(uses)}.keys() == placeholders

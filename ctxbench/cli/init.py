@@ -1,8 +1,10 @@
-"""`ctxbench init`: find an agent's files in a project, and write its first experiment."""
+"""`ctxbench init` and `setup`: write an agent's first files, and install the embedding model."""
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator
@@ -19,6 +21,7 @@ from ctxbench.catalogs.snapshots import odd_in
 from ctxbench.catalogs.tool_lists import read_tool_list
 from ctxbench.cli.common import print_result
 from ctxbench.datasets.layout import CARD
+from ctxbench.io.console import progress
 from ctxbench.io.documents import load_yaml
 from ctxbench.io.errors import ParameterError, StorageError, UserError, count, install_command, one_line
 from ctxbench.io.files import write_atomic
@@ -174,19 +177,19 @@ def _tool_lists(folder: Path, names: list[str]) -> tuple[dict[str, int], list[st
 
 
 AGENT, GATE, POLICIES, EXPERIMENT = "agent.yaml", "gate.yaml", "policies.yaml", "experiment.yaml"
-WORKFLOW = ".github/workflows/ctxbench.yml"
+WORKFLOW, ACTION = ".github/workflows/ctxbench.yml", ".github/actions/ctxbench/action.yml"
+GITLAB, TEMPLATE = ".gitlab-ci.yml", ".gitlab/ctxbench.yml"  # a project's own pipeline, and what it includes
 SCHEMAS = ".ctxbench"  # the folder of the JSON Schemas that editors complete and check files with
 _SCHEMA_NAMES = {AGENT: "agent", GATE: "gate", POLICIES: "policies", EXPERIMENT: "experiment"}
 EVALS = "datasets/evals"  # the dataset that the gate names where there is none yet
-_CHECK = "ctxbench check gate.yaml"  # in the workflow
 _HERE = Path(__file__).parent
-_WORKFLOWS = (_HERE / "workflow.yml", _HERE.parents[1] / "experiments" / "gate" / "workflow.yml")  # wheel, repository
+_SHIPPED = (_HERE, _HERE.parents[1] / "experiments" / "gate")  # the folder of CI files: in a wheel, in the repository
 
 
 def init(folder: Path, *, as_json: bool) -> None:
-    """Write what is missing of an agent file, gate, policies, experiment, workflow and `.gitignore`.
+    """Write what is missing of an agent file, gate, policies, experiment, files for CI and `.gitignore`.
 
-    Existing files are not changed.
+    Existing files are not changed, but for schemas of another version of ctxbench.
 
     Raises:
         StorageError: there is no such folder, a folder has the name of a file, or a file cannot be written.
@@ -210,12 +213,13 @@ def init(folder: Path, *, as_json: bool) -> None:
         )
     written, unchanged = [], []
     for path, text in files:
-        if path.exists():
+        if path.exists() and (path.parent.name != SCHEMAS or path.read_text("utf-8", errors="replace") == text):
             unchanged.append(path)
         else:
             _write(path, text)
             written.append(path)
-    steps = list(_next(project, workflow=_workflow_path(project) in written, ignore=folder / IGNORE in written))
+    new_in_ci = any(path in written for path in _ci_paths(project)[:1])
+    steps = list(_next(project, new_in_ci=new_in_ci, ignore=folder / IGNORE in written))
     print_result(
         {"written": [*map(str, written)], "kept": [*map(str, unchanged)], "next": steps},
         *(*_findings(project), *_not_taken(project), *_not_named(project)),
@@ -249,8 +253,8 @@ def _files(project: Project) -> Iterator[tuple[Path, str]]:
     yield folder / GATE, _GATE.format(datasets=datasets)
     yield folder / POLICIES, _POLICIES
     yield folder / EXPERIMENT, _EXPERIMENT.format(datasets=datasets)
-    if (workflow := _workflow_path(project)) is not None:
-        yield workflow, _workflow(project)
+    for path in _ci_paths(project):
+        yield path, _workflow(project) if path.match(WORKFLOW) else _shipped(path.name)
     if project.repository is not None and not project.ignores_runs and not (folder / IGNORE).exists():
         yield folder / IGNORE, _IGNORE
 
@@ -268,33 +272,52 @@ def _with_schemas(folder: Path, files: Iterator[tuple[Path, str]]) -> Iterator[t
     yield from schemas
 
 
-def _workflow_path(project: Project) -> Path | None:
-    """The path of the workflow: GitHub looks only at the root of a repository."""
-    return None if project.repository is None else project.folder / ("../" * len(Path(project.within).parts) + WORKFLOW)
+def _ci_paths(project: Project) -> tuple[Path, ...]:
+    """The files for CI, at the root of the repository: for GitLab where it has a pipeline for it, else for GitHub."""
+    if project.repository is None:
+        return ()
+    root = project.folder / ("../" * len(Path(project.within).parts))
+    has_github = (project.repository / ".github").exists()
+    names = [TEMPLATE] if (project.repository / GITLAB).exists() and not has_github else [WORKFLOW, ACTION]
+    return tuple(root / name for name in names)
+
+
+def _shipped(name: str) -> str:
+    """The text of a file for CI that comes with ctxbench.
+
+    Raises:
+        StorageError: it is missing.
+    """
+    name = {Path(TEMPLATE).name: "gitlab.yml"}.get(name, name)
+    if not (text := next((path.read_text("utf-8") for folder in _SHIPPED if (path := folder / name).is_file()), "")):
+        raise StorageError(f"{name}, which comes with ctxbench, is missing; install ctxbench again")
+    return text
 
 
 def _workflow(project: Project) -> str:
-    """The workflow that comes with ctxbench, for a project in a folder of its repository.
+    """The workflow that comes with ctxbench, for a project in a folder of its repository."""
+    text = _shipped("workflow.yml")
+    inputs = _ci_inputs(project)
+    for name, value in inputs.items():
+        before, _, rest = text.partition(f"\n          {name}: ")
+        text = f"{before}\n          {name}: {value}\n{rest.partition(chr(10))[2]}"
+    if "options" in inputs:
+        text = re.sub(r"(#   (?:ctxbench|\./tools/ctxbench))\b", r"\1[mcp]", text)
+    return text
+
+
+def _ci_inputs(project: Project) -> dict[str, str]:
+    """The inputs of the check in CI, if they are not the defaults, as YAML writes them.
 
     It asks the servers whose code is in the repository: a change of it is seen without a new capture. Others
     are left out, since they may need what a runner has not.
     """
-    if not (text := next((path.read_text("utf-8") for path in _WORKFLOWS if path.is_file()), "")):
-        raise StorageError("the workflow that comes with ctxbench is missing; install ctxbench again")
+    inputs = {"gate": json.dumps(f"{project.within}/{GATE}")} if project.within else {}
     servers = {} if project.mcp is None else server_digests(project.folder / project.mcp)
     if recaptured := [name for name, digests in servers.items() if "files" in digests]:
-        options = shlex.join(
-            ["--recapture", *(word for name in servers if name not in recaptured for word in ("--skip", name))]
-        )
-        text = text.replace(_CHECK, f"{_CHECK} {options}", 1)
-        text = text.replace("#   ctxbench @", "#   ctxbench[mcp] @").replace(
-            "./tools/ctxbench ", "./tools/ctxbench[mcp] "
-        )
-    if not (within := project.within):
-        return text
-    before, limit, after = text.partition("    timeout-minutes: 10\n")
-    defaults = f"    defaults:\n      run:\n        working-directory: {shlex.quote(within)}\n"
-    return f"{before}{limit}{defaults}{after.replace('path: gate.xml', f'path: {within}/gate.xml')}"
+        words = ["--recapture", *(word for name in servers if name not in recaptured for word in ("--skip", name))]
+        inputs["options"] = json.dumps(shlex.join(words))
+    return inputs
 
 
 def _write(path: Path, text: str) -> None:
@@ -314,7 +337,7 @@ def _findings(project: Project) -> Iterator[str]:
         yield from (one_line(f"  {note}") for note in project.notes)
     yield from (f"found the dataset {name}" for name in project.datasets)
     if project.repository is None:
-        yield "no git repository here or above, so that no workflow is written"
+        yield "no git repository here or above, so that no files for CI are written"
 
 
 def _not_taken(project: Project) -> Iterator[str]:
@@ -361,8 +384,8 @@ def _names_own(path: Path) -> bool:
     return any({*EXTERNAL_KINDS} & {*selector} for selector in named if isinstance(selector, dict))
 
 
-def _next(project: Project, *, workflow: bool, ignore: bool) -> Iterator[str]:
-    """What comes next, with the user's own names; `workflow` and `ignore` say whether these files were written."""
+def _next(project: Project, *, new_in_ci: bool, ignore: bool) -> Iterator[str]:
+    """What comes next, with the user's own names; `new_in_ci` and `ignore` say whether these files were written."""
 
     def command(*words: str | Path) -> str:
         return shlex.join(["ctxbench", *map(str, words)])
@@ -382,16 +405,41 @@ def _next(project: Project, *, workflow: bool, ignore: bool) -> Iterator[str]:
         yield f"name your own selector under selector: in {agent}; {until}"
     yield f"{command('run', folder / EXPERIMENT)}    # the selectors beside each other"
     yield command("check", folder / GATE, "--accept")
-    if workflow:
-        yield f"fill in CTXBENCH in {_workflow_path(project)}: where pip gets ctxbench from; its job fails until then"
+    paths = _ci_paths(project)
+    if new_in_ci and paths[0].match(WORKFLOW):
+        yield f"fill in install: in {paths[0]}: where pip gets ctxbench from; its job fails until then"
+    elif new_in_ci:
+        inputs = ", ".join(f"{name}: {value}" for name, value in {"install": '"..."', **_ci_inputs(project)}.items())
+        line = f"include: [{{local: {TEMPLATE}, inputs: {{{inputs}}}}}]"
+        yield f"add `{line}` to {GITLAB}, with where pip gets ctxbench from; its job fails until then"
     if project.repository is not None:
         if not (project.ignores_runs or ignore):
             yield f"add the line {RUNS}/ to {folder / IGNORE}: runs hold texts, which a repository should not have"
         names = [AGENT, *([f"{Path(AGENT).stem}.snapshot"] if project.mcp else []), *(project.datasets or [EVALS])]
         names += [GATE, f"{Path(GATE).stem}.baseline", POLICIES, EXPERIMENT, SCHEMAS]
         names += [IGNORE] if (folder / IGNORE).exists() else []
-        paths = [*(str(folder / name) for name in names), str(_workflow_path(project))]
-        yield f"{shlex.join(['git', 'add', *paths])}    # what a check in CI needs; not runs/, which holds texts"
+        files = map(str, [*(folder / name for name in names), *paths])
+        yield f"{shlex.join(['git', 'add', *files])}    # what a check in CI needs; not runs/, which holds texts"
+
+
+def setup(*, as_json: bool) -> None:
+    """Install the embedding model into the cache, unless it is on this machine.
+
+    Raises:
+        StorageError: it cannot be downloaded, has another hash, or the cache cannot be written.
+        EmbeddingError: `CTXBENCH_MODEL` names a folder without it.
+    """
+    from ctxbench.search.minilm import REPOSITORY, install_weights
+
+    with progress() as bar:
+        weights, is_fresh = install_weights(bar.say)
+    folder = weights.model.parent
+    state = "installed to" if is_fresh else "already installed in"
+    print_result(
+        {"model": REPOSITORY, "folder": str(folder), "installed": is_fresh},
+        f"the model all-MiniLM-L6-v2 is {state} {folder}",
+        as_json=as_json,
+    )
 
 
 _AGENT = """\

@@ -494,7 +494,7 @@ def _importer_of(name: str) -> Importer:
 def _file_importer_of(name: str) -> FileImporter:
     importer = _importer_of(name)
     if not isinstance(importer, FileImporter):
-        raise ParameterError(f"dataset {name} is not read from a folder; its source is installed: {importer.install}")
+        raise ParameterError(f"dataset {name} is not read from a folder; get its source with: {importer.install}")
     return importer
 
 

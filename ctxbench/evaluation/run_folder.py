@@ -303,10 +303,6 @@ class RunFolder:
         """The day on which its last part was made, `2026-11-29`; empty where that is not known."""
         return str(self.timings().get("date", ""))
 
-    def is_foreign(self) -> bool:
-        """Whether the folder holds files that are of no run, finished or not."""
-        return self.experiment() is None and not self._has_parts() and next(files_in(self.path), None) is not None
-
     def refuse_foreign(self, experiment: str) -> None:
         """Refuse to mix a run with another experiment's, or with anything else.
 
@@ -316,10 +312,11 @@ class RunFolder:
         """
         refuse_unwritable(self.path, folder="a run")
         is_dataset, earlier = (self.path / "dataset.yaml").exists(), self.experiment()
+        is_foreign = earlier is None and not self._has_parts() and next(files_in(self.path), None) is not None
         of_another = f"{self.path} holds a run of experiment {earlier!r}, not of {experiment!r}"
         raise_first(
             (is_dataset, f"{self.path} is the folder of a dataset; name another folder for the run"),
-            (not is_dataset and self.is_foreign(), f"{self.path} is there and is no run; name a new folder"),
+            (not is_dataset and is_foreign, f"{self.path} is there and is no run; name a new folder"),
             (earlier not in (None, experiment), f"{of_another}; name another folder, or delete it"),
         )
 

@@ -455,16 +455,17 @@ def with_prices(side: SelectorSnapshot) -> SelectorSnapshot:
     answers = [side.answers.get(query) for query in side.queries]
     added = {
         metric: np.array(
-            [_offer_tokens(answer, side, session=metric.name == "total_tokens") for answer in answers], dtype=np.float64
+            [
+                math.nan
+                if answer is None or answer.error
+                else answer_tokens(answer, side, session=metric.name == "total_tokens")
+                for answer in answers
+            ],
+            dtype=np.float64,
         )
         for metric in missing
     }
     return replace(side, metrics={**side.metrics, **added})
-
-
-def _offer_tokens(answer: AnswerFact | None, side: SelectorSnapshot, *, session: bool) -> float:
-    """The prompt tokens of an answer; NaN where there is none."""
-    return math.nan if answer is None or answer.error else float(answer_tokens(answer, side, session=session))
 
 
 def token_changes(

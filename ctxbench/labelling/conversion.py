@@ -382,6 +382,14 @@ _OF_LOGS = {"role", "messages", "session_id", "trace_id", "span_id"}
 _SCHEMAS = ("schema", *SCHEMA_KEYS)
 _METADATA = ("metadata", "meta", "extra_info")
 _UNREAD = ("embedding", "embeddings", "vector", EXPORT_KEY, *_METADATA)
+_FACTS: Mapping[str, tuple[tuple[str, ...], tuple[type, ...]]] = {
+    "kind": (("kind", "type"), (str,)),
+    "created": (("created", "created_at"), (str,)),
+    "until": (("until",), (str,)),
+    "confidence": (("confidence",), (int, float)),
+    "conversation": (("conversation", "conversation_id"), (str,)),
+}
+"""The fields of a memory or message with their names in exports of stores, and the types of their values."""
 _PLAIN = {  # the fields of lines without a header, by role and number; tabs separate texts, blanks the others
     ("labels", 4): ("query_id", "iteration", "doc_id", "score"),
     ("run", 6): ("query", "Q0", "document", "rank", "score", "tag"),
@@ -619,7 +627,8 @@ class CollectionReader:
 
         A document without an id has its location (a path, an address, a title), with a number if others have it, too.
         Other fields, and those of `metadata`, are in the metadata of the item, its file as `path` and `lines`. A tool
-        is named after its title, if that is unique on its server.
+        is named after its title, if that is unique on its server. Kind, times, confidence and conversation of a memory
+        or message are its own.
         """
         rows = self.rows["documents"]
         locations = [self._location(row) for row in rows]
@@ -664,10 +673,15 @@ class CollectionReader:
         fields = {**_metadata(row.data), **{key: value for key, value in row.data.items() if key not in skipped}}
         lines = [value_at(fields, f"loc.lines.{end}") for end in ("from", "to")]  # of LangChain for JavaScript
         fields = {"path": fields.get("file_path"), "lines": None if None in lines else lines, **fields}
+        facts = _take_facts(fields) if kind in ("memory", "message") else {}
         metadata = {key: value for key, value in fields.items() if key not in _UNREAD and value is not None}
         if not name or kind != "tool":
-            item = Item(type=kind, name=name or "-", title=title, description=title, text=text, metadata=metadata)
-            return item if name else None
+            about = {"title": title, "description": title, "text": text, "metadata": metadata, **facts}
+            try:
+                return Item(type=kind, name=name, **about) if name else None
+            except ParameterError as error:  # of a time, or a confidence
+                row.fault(str(error))
+                return None
         return Item(
             type="tool",
             server=server,
@@ -750,6 +764,15 @@ def _first(data: Mapping[str, Any], names: Iterable[str], kind: type[T]) -> T | 
 def _metadata(data: Mapping[str, Any]) -> Mapping[str, Any]:
     """The metadata of a document; empty if it has none."""
     return _first(data, _METADATA, dict) or {}
+
+
+def _take_facts(fields: dict[str, Any]) -> dict[str, Any]:
+    """Move what a memory or message says of itself out of its fields; values of other types stay."""
+    facts = {}
+    for fact, (names, types) in _FACTS.items():
+        if name := next((name for name in names if type(fields.get(name)) in types), None):
+            facts[fact] = fields.pop(name)
+    return facts
 
 
 def _exported(row: Row) -> Mapping[str, Any] | None:

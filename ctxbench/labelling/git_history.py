@@ -40,7 +40,7 @@ from ctxbench.catalogs.git_trees import (
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.queries import DatasetQuery, Label
 from ctxbench.io.errors import Message, ParameterError, check_choice, check_range
-from ctxbench.io.workers import LazyUnits, OptionalPool
+from ctxbench.io.workers import OptionalPool
 from ctxbench.model.arrays import Grade
 from ctxbench.model.items import Catalog, Item, ItemKey, Link
 from ctxbench.model.requests import Request
@@ -191,9 +191,10 @@ def choose_commits(
         some = candidates[-max(limit - len(chosen), _AT_ONCE) :][::-1]
         del candidates[-len(some) :]
         parts = [some[start : start + _AT_ONCE] for start in range(0, len(some), _AT_ONCE)]
-        units = LazyUnits(lambda part: (part, texts([blob for commit in part for blob in commit.blobs])), parts)
-        compared = chain.from_iterable(pool.map(_compared, units))
-        for candidate, (reason, tags) in zip(some, compared, strict=True):
+        compared = pool.map(
+            _compared, parts, make=lambda part: (part, texts([blob for commit in part for blob in commit.blobs]))
+        )
+        for candidate, (reason, tags) in zip(some, chain.from_iterable(compared), strict=True):
             reasons[candidate.position] = reason
             if not reason and len(chosen) < limit:
                 chosen.append(replace(candidate, tags=tags))
@@ -511,7 +512,7 @@ class _History:
     def _files(self, blobs: Sequence[tuple[str, str]], notify: Notify, pool: OptionalPool) -> Iterator[FileView]:
         """Files by path and blob, as items."""
         parts = [blobs[start : start + _FILES] for start in range(0, len(blobs), _FILES)]
-        views = pool.map(partial(_file_views, self.settings.view), LazyUnits(self._texts, parts))
+        views = pool.map(partial(_file_views, self.settings.view), parts, make=self._texts)
         for number, file in enumerate(chain.from_iterable(views)):
             notify("reading files", number, len(blobs))
             self.left_out.update([file.fault] if file.fault else [])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import importlib.metadata
 import importlib.util
 import json
 import os
@@ -24,6 +23,7 @@ from ctxbench.datasets.dataset import Dataset, split_of
 from ctxbench.datasets.files import read_dataset
 from ctxbench.datasets.lookup import FileImporter, PublishedSource, SourceFile, importers, recipes, sha256_of, text_key
 from ctxbench.datasets.queries import DatasetQuery, Label, connected_rows
+from ctxbench.io.cache import Wheel
 from ctxbench.io.console import Notify, nothing_said
 from ctxbench.io.errors import Message, ParameterError, StorageError, UnknownNameError, check_known, install_command
 from ctxbench.io.files import exclusive, make_folder, read_text
@@ -126,8 +126,8 @@ def source_of(name: str) -> PublishedSource:
         if name == source.name or name in datasets:
             return source
     if (importer := importers().get(name)) is not None:
-        raise ParameterError(f"dataset {name} has no files to fetch; its source is installed: {importer.install}")
-    names = {*by_name, *(dataset for _, datasets in by_name.values() for dataset in datasets)}
+        raise ParameterError(f"dataset {name} has no files to fetch; get its source with: {importer.install}")
+    names = {*by_name, "bfcl", *(dataset for _, datasets in by_name.values() for dataset in datasets)}
     raise UnknownNameError("source to fetch", name, names)
 
 
@@ -354,6 +354,9 @@ def _first(response: httpx.Response) -> int:
 
 RELEASE: str = recipes()["bfcl"]["release"]
 SHA256: Mapping[str, str] = recipes()["bfcl"]["files"]
+BFCL_WHEEL = Wheel(
+    requirement=f"bfcl-eval=={RELEASE}", sha256=recipes()["bfcl"]["wheel"], folder="bfcl_eval/data", files=tuple(SHA256)
+)
 SIMPLE, MULTIPLE, IRRELEVANCE = "simple_python", "live_multiple", "live_irrelevance"
 
 
@@ -378,10 +381,10 @@ class BFCL:
 
     provides: ClassVar[tuple[str, ...]] = tuple(recipes()["bfcl"]["datasets"])
     version: ClassVar[str] = f"{RELEASE}-1"
-    install: ClassVar[str] = f"pip install --no-deps bfcl-eval=={RELEASE}"
+    install: ClassVar[str] = "ctxbench data fetch bfcl"
 
     def __init__(self, folder: Path | None = None, *, sha256: Mapping[str, str] = SHA256) -> None:
-        """Read from the installed wheel, or from a copy of its `data` folder.
+        """Read from the installed wheel, from what `fetch_bfcl` took of it, or from a copy of its `data` folder.
 
         Args:
             folder: the copy; None = the wheel.
@@ -390,8 +393,8 @@ class BFCL:
         self._folder, self._sha256 = folder, sha256
 
     def available(self) -> bool:
-        """Whether the wheel is installed, or the folder exists."""
-        folder = self._folder or _wheel_data()
+        """Whether the folder exists, or the wheel is installed in any release."""
+        folder = self._folder or bfcl_folder()
         return folder is not None and folder.is_dir()
 
     def load(self, name: str) -> Dataset:
@@ -432,17 +435,15 @@ class BFCL:
         if (digest := sha256_of(path, fix=f"expected {self.install}")) != self._sha256[file]:
             raise StorageError(
                 f"{path} is not the file of bfcl-eval {RELEASE}: its SHA-256 is {digest}, expected "
-                f"{self._sha256[file]}; reinstall it: {self.install} --force-reinstall"
+                f"{self._sha256[file]}; run: {self.install}"
             )
         return [json.loads(line) for line in read_text(path).strip().split("\n")]
 
     def _data_folder(self) -> Path:
         if self._folder is not None:
             return self._folder
-        if (folder := _wheel_data()) is None:
-            raise StorageError(f"the BFCL datasets are in the wheel bfcl-eval, which is not installed: {self.install}")
-        if (release := importlib.metadata.version("bfcl-eval")) != RELEASE:
-            raise StorageError(f"bfcl-eval {release} is installed, expected {RELEASE}: {self.install}")
+        if (folder := bfcl_folder()) is None:
+            raise StorageError(Message("labelling.bfcl-missing", command=self.install))
         return folder
 
     def _dataset(self, name: str, entries: Sequence[_BfclEntry], *, groups: Sequence[str]) -> Dataset:
@@ -486,11 +487,33 @@ class BFCL:
         )
 
 
-def _wheel_data() -> Path | None:
-    """The data folder of the installed package; the package is not imported."""
+def bfcl_folder() -> Path | None:
+    """The folder of fetched files, else the data folder of the installed package, which is not imported."""
+    if BFCL_WHEEL.target.is_dir():
+        return BFCL_WHEEL.target
     spec = importlib.util.find_spec("bfcl_eval")
     folders = list(spec.submodule_search_locations or ()) if spec else []
     return Path(folders[0]) / "data" if folders else None
+
+
+def fetch_bfcl() -> tuple[Path, tuple[Fetched, ...]]:
+    """Fetch the files of BFCL into the cache, unless the right ones are there or installed; see `Wheel.fetch`.
+
+    Returns:
+        The folder, and the files in it.
+
+    Raises:
+        StorageError: the wheel cannot be downloaded or has another hash, or the cache cannot be written.
+    """
+    folder, is_fresh = bfcl_folder(), False
+    if folder is None or not all(_has_sha256(folder / name, digest) for name, digest in SHA256.items()):
+        folder, is_fresh = BFCL_WHEEL.fetch(), True
+    sizes = {name: (folder / name).stat().st_size for name in SHA256}
+    return folder, tuple(Fetched(folder / name, sizes[name], digest, is_fresh) for name, digest in SHA256.items())
+
+
+def _has_sha256(path: Path, digest: str) -> bool:
+    return path.is_file() and sha256_of(path, fix=_AGAIN) == digest
 
 
 def _tools(entries: Iterable[_BfclEntry], *, every_definition: bool) -> dict[str, Item]:

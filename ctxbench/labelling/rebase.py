@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.layout import AGENT, DROPPED, RENAMES
@@ -19,6 +19,9 @@ from ctxbench.labelling.overlap import WORDS_THRESHOLD, similar_by_words
 from ctxbench.model.arrays import Grade
 from ctxbench.model.items import Catalog, Item, ItemKey, name_likeness, suggest_items
 from ctxbench.model.requests import Request, SessionItem
+
+RenamesFile: TypeAlias = dict[str, str]
+"""Ids of items in a dataset, each with the id in the changed catalog."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ from ctxbench.memory.engine import (
 )
 from ctxbench.memory.memories import ASKED, SUFFICIENT, Event, StoreRows, read_rows, user_prefix
 from ctxbench.memory.stores import Imported, MemoryStore, UserCatalogs, import_rows
-from ctxbench.model.candidates import Note, text_shown
+from ctxbench.model.candidates import text_shown
 from ctxbench.model.items import Catalog, Item, ItemKey
 from ctxbench.model.requests import Batch, Request, batch_key
 from ctxbench.model.resources import Resources, bound_indexes
@@ -260,7 +260,11 @@ class ServedContext:
                 **{f"{name}Count": sources.count(name) for name in ("explicit", "search", "history")},
                 "excludedCount": len(selection.left_out),
             },
-            "notes": [note.as_dict() for note in map(_public_note, selection.trace)],
+            "notes": [
+                # the text of an error may have internals of the server
+                (replace(note, message="see the log of the server") if note.kind == "failed" else note).as_dict()
+                for note in selection.trace
+            ],
             "truncated": is_truncated(self.outcome.candidates, 0),
         }
         data |= {"template": self.template} if self.template else {}
@@ -328,11 +332,6 @@ class Writing:
     def __post_init__(self) -> None:
         check_range("tokenBudget", self.budget, 1, MOST_TOKENS)
         check_range("relationshipDepth", self.depth, 0, DEEPEST)
-
-
-def _public_note(note: Note) -> Note:
-    """A note without the text of an error, which may have internals of the server."""
-    return replace(note, message="see the log of the server") if note.kind == "failed" else note
 
 
 GRID = 30  # seconds; times of requests are rounded up to it, so that repeated requests are equal

@@ -21,7 +21,7 @@ from functools import partial
 from http import HTTPStatus
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from pydantic import Field
 from starlette.applications import Starlette
@@ -52,6 +52,9 @@ from ctxbench.selectors.conversations import MessageRow, SessionFile, ToolResult
 SHORTEST = 16  # characters of a token
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # as of RFC 6750
 _QUOTED = re.compile("'.*'", re.DOTALL)
+
+TokensFile: TypeAlias = dict[str, str | None]
+"""The tokens of a service, each with its user; None = a token for metrics only."""
 
 
 class UserTokens:

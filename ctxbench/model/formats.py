@@ -426,8 +426,11 @@ FORMATS = {
     "policies": "ctxbench.tuning.policy:PolicyFile",
     "presets": "ctxbench.selectors.definition:PresetsContent",
     "queries": "ctxbench.datasets.queries:QueryRow",
+    "redaction": "ctxbench.io.redaction:RedactionFile",
+    "renames": "ctxbench.labelling.rebase:RenamesFile",
     "selector": "ctxbench.selectors.definitions:SelectorFile",
     "session": "ctxbench.selectors.conversations:SessionFile",
+    "tokens": "ctxbench.memory.web_app:TokensFile",
 }
 """Every format with a JSON Schema: the name of the schema, and the module and name of the model."""
 SCHEMAS = Path(__file__).parents[1] / "schemas"

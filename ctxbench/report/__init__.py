@@ -13,7 +13,7 @@ the first chart.
 Modules:
     charts: Axes, colours and point labels; line charts and heat maps.
     check_document: A check as a document: verdict, reasons, lost items with causes, and next steps.
-    check_files: A check as JSON, GitHub annotations and JUnit XML.
+    check_files: A check as JSON, GitHub annotations, GitLab's code quality report and JUnit XML.
     check_texts: Sentences about a check: summary, conclusion, acceptance, and locations in files.
     document: Documents made of blocks, on the console and as Markdown; numbers and verdicts in words.
     pages: HTML pages: templates, SVG drawings, and long reports in two files.

@@ -108,7 +108,10 @@ def summary(
 
 
 def document(check: Check, *, accept: str = "", first: str = "", locations: Locations = NO_LOCATIONS) -> Document:
-    """Make the full report of a check, with the short one at its beginning; the arguments are those of `summary`."""
+    """Make the full report of a check, with the short one at its beginning; the arguments are those of `summary`.
+
+    Markdown shows the short one, and folds the rest.
+    """
     ranked = ranked_selectors(check)
     short = summary(check, accept=accept, first=first, locations=locations, more="")
     shared = check_texts.shared_notices(check)
@@ -127,7 +130,13 @@ def document(check: Check, *, accept: str = "", first: str = "", locations: Loca
         text, *command = short.closing
         steps = Text(text.text.removeprefix(_NEXT)) if isinstance(text, Text) else text
         next_step = [Section("Next", (steps, *command))]
-    return replace(short, sections=(*short.sections, *next_step, *sections), closing=tuple(_legends(check, sections)))
+    first_sections = (*short.sections, *next_step)
+    return replace(
+        short,
+        sections=(*first_sections, *sections),
+        closing=tuple(_legends(check, sections)),
+        n_unfolded=len(first_sections),
+    )
 
 
 def refusal(name: str, error: Exception) -> Document:

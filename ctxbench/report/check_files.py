@@ -1,14 +1,17 @@
-"""A check as JSON, GitHub annotations and JUnit XML.
+"""A check as JSON, GitHub annotations, GitLab's code quality report and JUnit XML.
 
-Sources: "Workflow commands for GitHub Actions" and actions/toolkit, packages/core/src/command.ts (annotations);
-junit-10.xsd of Jenkins' xunit plugin (JUnit). Times are 0, so that equal checks give equal bytes.
+Sources: "Workflow commands for GitHub Actions" and actions/toolkit, packages/core/src/command.ts (annotations); "Code
+Quality" in GitLab's documentation; junit-10.xsd of Jenkins' xunit plugin (JUnit). Times are 0, so that equal checks
+give equal bytes.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -253,6 +256,8 @@ class _Note:
         error: whether the check fails for it.
         title: short.
         text: what is wrong.
+        kind: of what is wrong, for a code quality report.
+        subject: what it is about, without counts, so that it is the same after an edit elsewhere; empty = the title.
         location: looked up only if the annotation is given, since files are read for it.
         column: 1-based; 0 = not known.
     """
@@ -260,6 +265,8 @@ class _Note:
     error: bool
     title: str
     text: str
+    kind: str = "notice"
+    subject: str = ""
     location: Callable[[], Location] = unknown_location
     column: int = 0
 
@@ -275,19 +282,74 @@ def workflow_commands(check: Check, *, locations: Locations = NO_LOCATIONS, stri
     Returns:
         One command a line; empty where there is nothing to say.
     """
-    notes = [
-        *_loosened(check, locations),
-        *_refusals(check, locations),
-        *_minimum_notes(check, locations),
-        *_pin_notes(check, locations),
-        *_unmet_notes(check, locations),
-        *_causes(check, strict, locations),
-        *_metric_notes(check, strict, locations),
-        *_servers(check, strict),
-        *_token_changes(check, locations),
-        *_notices(check),
-    ]
-    return _commands(notes, "the summary and in the log")
+    return _commands([*_notes(check, locations, strict=strict)], "the summary and in the log")
+
+
+def code_quality(check: Check, *, locations: Locations = NO_LOCATIONS, strict: bool = False) -> str:
+    """The annotations of `workflow_commands`, all of them, as GitLab's code quality report.
+
+    Its fingerprints are the same in the next report if the same is wrong, whatever the counts and the line.
+
+    Args:
+        check: what was found.
+        locations: looks up files and lines.
+        strict: whether `inconclusive` fails.
+
+    Returns:
+        JSON on one line, which ends with a line feed.
+    """
+    return _quality(_notes(check, locations, strict=strict), locations.gate or check.name)
+
+
+def refusal_quality(faults: Sequence[Fault], *, gate: str, file: Callable[[Path], str] = str) -> str:
+    """The code quality report of a check that could not be made.
+
+    Args:
+        faults: what is wrong, never empty.
+        gate: the file of what is not known to be in any.
+        file: names a file from the root of the repository; empty for one that is elsewhere.
+    """
+    return _quality([_fault_note(fault, file) for fault in faults], gate)
+
+
+def notice_command(title: str, text: str) -> str:
+    """The command for a notice."""
+    return f"::notice title={_property(title)}::{_data(text)}\n"
+
+
+def _quality(notes: Iterable[_Note], gate: str) -> str:
+    rows, counts = [], Counter[str]()
+    for note in notes:
+        file, line = note.location()
+        file = file or gate  # GitLab drops what has no file
+        name = f"{note.kind}\n{file}\n{note.subject or note.title}"
+        counts[name] += 1
+        fingerprint = hashlib.sha256(f"{name}\n{counts[name]}".encode("utf-8", "replace")).hexdigest()
+        text = document.with_loose_legend(f"{check_texts.clipped(note.title)}: {note.text}"[:_LONGEST])
+        rows.append(
+            {
+                "check_name": f"ctxbench {note.kind}",
+                "description": document.on_one_line(text),
+                "fingerprint": fingerprint,
+                "severity": "major" if note.error else "minor",
+                "location": {"path": file, "lines": {"begin": line or 1}},
+            }
+        )
+    return f"{json.dumps(rows)}\n"
+
+
+def _notes(check: Check, locations: Locations, *, strict: bool) -> Iterator[_Note]:
+    """Errors for what fails a check, warnings for the rest, most costly first."""
+    yield from _loosened(check, locations)
+    yield from _refusals(check, locations)
+    yield from _minimum_notes(check, locations)
+    yield from _pin_notes(check, locations)
+    yield from _unmet_notes(check, locations)
+    yield from _causes(check, strict, locations)
+    yield from _metric_notes(check, strict, locations)
+    yield from _servers(check, strict)
+    yield from _token_changes(check, locations)
+    yield from _notices(check)
 
 
 def refusal_commands(faults: Sequence[Fault], *, file: Callable[[Path], str] = str) -> str:
@@ -297,18 +359,20 @@ def refusal_commands(faults: Sequence[Fault], *, file: Callable[[Path], str] = s
         faults: what is wrong, never empty.
         file: names a file from the root of the repository; empty for one that is elsewhere.
     """
+    return _commands([_fault_note(fault, file) for fault in faults], "the log")
 
-    def note(fault: Fault) -> _Note:
-        named = "" if fault.path is None else file(Path(fault.path))
-        return _Note(
-            error=True,
-            title="ctxbench check: cannot judge",
-            text=fault.message if named else str(fault),
-            location=lambda: (named, fault.line),
-            column=fault.column if fault.line else 0,
-        )
 
-    return _commands([note(fault) for fault in faults], "the log")
+def _fault_note(fault: Fault, file: Callable[[Path], str]) -> _Note:
+    named = "" if fault.path is None else file(Path(fault.path))
+    return _Note(
+        error=True,
+        title="ctxbench check: cannot judge",
+        text=fault.message if named else str(fault),
+        kind="fault",
+        subject=fault.message,
+        location=lambda: (named, fault.line),
+        column=fault.column if fault.line else 0,
+    )
 
 
 def _commands(notes: Sequence[_Note], elsewhere: str) -> str:
@@ -331,11 +395,13 @@ def _loosened(check: Check, locations: Locations) -> Iterator[_Note]:
             error=True,
             title="the gate was loosened",
             text=check_texts.loosened_text(setting),
+            kind="loosened gate",
+            subject=setting.setting,
             location=partial(locations.in_gate, 1),
         )
     if check.replacement is not None:
         text = check_texts.sentence(check_texts.replacement_text(check))
-        yield _Note(error=False, title="baseline replaced", text=text)
+        yield _Note(error=False, title="baseline replaced", text=text, kind="baseline replaced")
 
 
 def _refusals(check: Check, locations: Locations) -> Iterator[_Note]:
@@ -348,6 +414,7 @@ def _refusals(check: Check, locations: Locations) -> Iterator[_Note]:
             error=True,
             title=f"{titles} on {dataset}: not comparable",
             text=" ".join(reasons),
+            kind="not comparable",
             location=partial(locations.of_queries, selectors[0]),
         )
 
@@ -360,6 +427,7 @@ def _minimum_notes(check: Check, locations: Locations) -> Iterator[_Note]:
                 error=True,
                 title=_title(selector, f"minimum of {verdict.metric} ({message.code})"),
                 text=message,
+                kind="minimum",
                 location=partial(locations.in_gate, locations.minimums.get(verdict.metric, 0)),
             )
 
@@ -371,6 +439,8 @@ def _pin_notes(check: Check, locations: Locations) -> Iterator[_Note]:
                 error=True,
                 title=_title(selector, f"pin, {pin.query}"),
                 text=pin.message,
+                kind="pin",
+                subject=f"{check_texts.selector_name(selector)}: {pin.query}: {pin.pin}",
                 location=partial(locations.in_gate, pin.line),
             )
 
@@ -387,6 +457,8 @@ def _unmet_notes(check: Check, locations: Locations) -> Iterator[_Note]:
             error=True,
             title=f"required item gone from {dataset}",
             text=check_texts.unmet_text(requirement),
+            kind="required item gone",
+            subject=f"{dataset}: {' or '.join(items)}",
             location=partial(_gone, locations, items, requirement.queries[0], dataset),
         )
 
@@ -411,6 +483,8 @@ def _causes(check: Check, strict: bool, locations: Locations) -> Iterator[_Note]
             title=f"{count(sum(group.lost for _, group in groups), 'required item')} lost on {dataset}"
             + (f" ({cause.code})" if cause.code else ""),
             text=f"{check_texts.sentence(check_texts.cause_text(cause))}. {shares}.",
+            kind="required items lost",
+            subject=f"{dataset}: {cause.kind}: {', '.join(cause.subjects)}",
             location=partial(locations.of_cause, cause, dataset, [selector.selector for selector, _ in groups]),
         )
 
@@ -447,6 +521,7 @@ def _metric_notes(check: Check, strict: bool, locations: Locations) -> Iterator[
                 error=is_error[judged.verdict],
                 title=_title(selector, f"{judged.metric} {judged.verdict}"),
                 text=text if group is None else f"{text}; {check_texts.sentence(check_texts.cause_text(group.cause))}",
+                kind="metric",
                 location=unknown_location
                 if group is None
                 else partial(locations.of_cause, group.cause, selector.dataset, [selector.selector]),
@@ -460,6 +535,8 @@ def _servers(check: Check, strict: bool) -> Iterator[_Note]:
             error=strict and check.verdict is Verdict.INCONCLUSIVE,
             title="ctxbench check: server not asked",
             text=reason,
+            kind="server",
+            subject=reason,
         )
 
 
@@ -479,15 +556,19 @@ def _token_changes(check: Check, locations: Locations) -> Iterator[_Note]:
                 error=False,
                 title=f"item costs more tokens on {dataset}",
                 text=check_texts.token_change_text(item),
+                kind="tokens",
+                subject=f"{dataset}: {name}",
                 location=partial(locations.item, dataset, name),
             )
 
 
 def _notices(check: Check) -> Iterator[_Note]:
     shared = check_texts.shared_notices(check)
-    yield from (_Note(error=False, title="ctxbench check", text=text) for text in (*check.notices, *shared))
     yield from (
-        _Note(error=False, title=_title(selector, "notice"), text=text)
+        _Note(error=False, title="ctxbench check", text=text, subject=text) for text in (*check.notices, *shared)
+    )
+    yield from (
+        _Note(error=False, title=_title(selector, "notice"), text=text, subject=text)
         for selector in check.selectors
         for text in selector.notices
         if text not in shared

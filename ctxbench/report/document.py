@@ -390,6 +390,7 @@ class Document:
         opening: what concerns all.
         sections: the parts, what matters most first.
         closing: what to do next.
+        n_unfolded: how many sections Markdown shows; the rest and `closing` are folded. None = nothing is folded.
         kicker: what made it, for example `ctxbench check`.
         level: of its title in Markdown: 1 on a page of its own; deeper, the kicker stands before the title.
         table_titles: whether sections show the titles of tables; else these are for those who do not see the table.
@@ -405,6 +406,7 @@ class Document:
     opening: tuple[Block, ...] = ()
     sections: tuple[Section, ...] = ()
     closing: tuple[Block, ...] = ()
+    n_unfolded: int | None = None
     kicker: str = "ctxbench"
     level: int = 1
     table_titles: bool = True
@@ -577,12 +579,15 @@ def _wrapped(text: str, first: int, rest: int, width: int, n_lines: int = 0) -> 
 
 LIMIT = (1 << 20) - (1 << 10)  # bytes: GitHub shows nothing of more than 1 MiB a step, nor of little less
 _IDS = rf"(?<!\w)(?:{'|'.join(ITEM_TYPES)}):(?:[\w%~.:-]*[\w%~-])"  # percent-encoded
-_APART = re.compile(rf"({_IDS}|\$)")  # what is written otherwise: ids, as code; a dollar, which may begin a formula
+_LINES = r"(?<![\w/:.%~-])[\w./%~-]+\.\w+:\d+(?!\w)"  # such as data/corpus.jsonl:12
+# What is written otherwise: ids and lines of files, as code; a dollar, which may begin a formula.
+_APART = re.compile(rf"({_IDS}|{_LINES}|\$)")
 # Mentions, issues, addresses; emoji, which are seen within words, too, as in tool:calendar:add.
 _LINKED = re.compile(r"[@#](?=[\w-])|:(?=//|[\w+\\-]+:)|(?i:www(?=\.)|gh(?=-\d))")
 _FIRST = re.compile(r"(?:\d+(?=[.)])|(?=[-#+=>]))")  # after this, what would begin a heading, a list or a quotation
 _SPECIAL = re.compile(r"[\\`*\[\]|~$]|<(?=[A-Za-z/!?])|&(?=[#A-Za-z])|(?<!\w)_+|_+(?!\w)")
 _LONGEST_ID = 300
+_DETAILS = "Details"  # of a document: verdicts, figures and all changes
 
 
 @dataclass(frozen=True)
@@ -627,7 +632,11 @@ def markdown(document: Document, *, limit: int | None = LIMIT, figures: str = ""
     def render(n_sections: int, rows: dict[Weight, int]) -> str:
         left = len(sections) - n_sections
         note = [_Part(f"{left:,} more {document.unit} {left_out}")] if left else []
-        parts = [*opening, *(part for section in sections[:n_sections] for part in section), *note, *closing]
+        unfolded = [part for section in sections[:n_sections][: document.n_unfolded] for part in section]
+        n_first = len(sections) if document.n_unfolded is None else document.n_unfolded
+        rest = [*(part for section in sections[n_first:n_sections] for part in section), *note, *closing]
+        folds = document.n_unfolded is not None and rest
+        parts = [*opening, *unfolded, *(_folded(_DETAILS, rest) if folds else rest)]
         return without_surrogates("\n\n".join(part.text(rows[part.weight], left_out) for part in parts) + "\n")
 
     def fits(text: str) -> bool:
@@ -678,7 +687,7 @@ def _parts(blocks: Iterable[Block], *, titled: bool, figures: str) -> Iterator[_
             case Text():
                 yield _Part(paragraph(block.text))
             case Bullets():
-                yield _Part("", tuple(f"* {paragraph(text)}" for text in block.texts))
+                yield _Part("", tuple(f"* {'<br>'.join(map(paragraph, text.splitlines()))}" for text in block.texts))
             case Code():
                 yield _Part(_fenced(block.text))
             case Table(weight=Weight.DETAIL):
@@ -730,7 +739,7 @@ def paragraph(text: str) -> str:
 
 
 def _sentence(text: str) -> str:
-    """A text on one line without markup, mentions and links; ids are code."""
+    """A text on one line without markup, mentions and links; ids and lines of files are code."""
     return "".join(
         ("<span>$</span>" if part == "$" else _code(part)) if index % 2 else _plain(part)
         for index, part in enumerate(_APART.split(" ".join(text.split())))

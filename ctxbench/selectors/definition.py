@@ -141,7 +141,7 @@ class Definition:
         return {
             name: value
             for name, value in values.items()
-            if name not in quiet and not self.idle(name, values) and not self._spelled_out(name, values)
+            if name not in quiet and self._unmet_need(name, values) is None and not self._spelled_out(name, values)
         }
 
     def _quiet(self, values: Mapping[str, Value]) -> set[str]:
@@ -199,7 +199,9 @@ class Definition:
         """Values with the default in place of each that has no effect, so that it cannot be one that a step refuses."""
         parameters = self.parameters
         return {
-            name: value if (default := parameters[name].default) is None or not self.idle(name, values) else default
+            name: value
+            if (default := parameters[name].default) is None or self._unmet_need(name, values) is None
+            else default
             for name, value in values.items()
         }
 
@@ -225,19 +227,24 @@ class Definition:
 
     def idle(self, name: str, values: Mapping[str, Value]) -> str:
         """Why a parameter has no effect with these values; empty where it has one."""
-        needs = dict(self.parameters[name].needs)
-        if self.search_switch and name != self.search_switch:
-            needs = {self.search_switch: (True,), **needs}
-        for required_name, allowed in needs.items():
-            if values[required_name] not in allowed:
-                return Message(
-                    "selectors.parameter-without-effect",
-                    name=name,
-                    other=required_name,
-                    value=value_text(values[required_name]),
-                    allowed=any_of(allowed),
-                )
-        return ""
+        if (unmet := self._unmet_need(name, values)) is None:
+            return ""
+        required, allowed = unmet
+        return Message(
+            "selectors.parameter-without-effect",
+            name=name,
+            other=required,
+            value=value_text(values[required]),
+            allowed=any_of(allowed),
+        )
+
+    def _unmet_need(self, name: str, values: Mapping[str, Value]) -> tuple[str, tuple[Value, ...]] | None:
+        """The first parameter without whose values this one has no effect, and these; None where it has one."""
+        switch = self.search_switch
+        if switch and name != switch and values[switch] is not True:
+            return switch, (True,)
+        needs = self.parameters[name].needs.items()
+        return next(((required, allowed) for required, allowed in needs if values[required] not in allowed), None)
 
 
 def _names(value: object, values: Mapping[str, Value]) -> bool:

@@ -490,6 +490,7 @@ def tune(
         UserError: a selector fails.
     """
     pool = pool or OptionalPool()
+    pool.for_work(0.0)  # processes whose number is given start while the selectors rank
     tuners = [DatasetTuner(inputs, dataset, progress, pool) for dataset in inputs.datasets]
     searches = [tuner.rank() for tuner in tuners]
     results = iter(run_searches(list(itertools.chain(*searches)), pool))

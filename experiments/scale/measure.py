@@ -245,6 +245,10 @@ def _about_runs(runs: pd.DataFrame) -> str:
     shared = runs[runs.selector == "+".join(SELECTORS)].set_index("way")["seconds"]
     parts = [f"{way} {shared.iloc[0] / seconds:.2f} times" for way, seconds in shared.items() if way != shared.index[0]]
     text = f"Speed compared with one process: {', '.join(parts)}. " if parts else ""
+    text += (
+        "One process multiplies vectors on both cores already, and every process opens the catalog and its indexes, so "
+        "several pay where there are more queries for each item (`tests/benchmarks/test_jobs.py`). "
+    )
     float16 = runs[runs.way == "float16"]
     if len(float16):
         same = float(np.average(float16["same"], weights=float16["queries"]))

@@ -36,6 +36,7 @@ def test_the_commands_are_those_that_are_documented():
         "",
         "calibrate",
         "check",
+        "comment",
         "context",
         "context import",
         "data",
@@ -70,6 +71,7 @@ def test_the_commands_are_those_that_are_documented():
         "score",
         "select",
         "serve",
+        "setup",
         "tune",
     ]
 

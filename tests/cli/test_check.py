@@ -364,6 +364,87 @@ def test_the_summary_of_a_step_keeps_to_its_limit(cli, accepted, place, monkeypa
     assert "## ctxbench check: same" in (place / "step.md").read_text()
 
 
+@pytest.fixture
+def exact(cli, gate):
+    """A gate file that allows no loss, with its baseline."""
+    name = gate(max_lost_required=0)
+    assert cli("check", "--accept").code == 0
+    return name
+
+
+def test_the_comment_is_the_summary_with_a_hidden_name_of_the_gate(cli, exact, emptied, place, monkeypatch):
+    line = emptied()
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(place.parent))
+    assert cli("check", "gate.yaml", "--comment", "c.md", "--markdown", "s.md").code == 1
+    text = (place / "c.md").read_text()
+    assert text == (place / "s.md").read_text() + "\n<!-- ctxbench check: work/gate.yaml -->\n"
+    first, rest = text.split("\n", 1)
+    assert first.startswith("## ctxbench check: worse: bm25 on tiny: 1 required item lost")
+    told, details = rest.split("<details><summary>Details</summary>\n")
+    assert f"\n* `work/data/corpus.jsonl:{line}`: CTX105 item edited" in told
+    assert "<br>fix: undo the edit" in told
+    assert "ctxbench check gate.yaml --accept" in told
+    assert "| verdict | dataset |" in details
+    assert details.count("<details>") + 1 == details.count("</details>")
+
+
+def test_the_name_of_a_gate_cannot_end_the_line_that_hides_it(cli, gate, place):
+    name = gate("a --> @me <b>.yaml")
+    assert cli("check", name, "--accept").code == 0
+    cli("check", name, "--comment", "c.md")
+    assert (place / "c.md").read_text().endswith("\n<!-- ctxbench check: a%20--%3E%20%40me%20%3Cb%3E.yaml -->\n")
+
+
+def test_the_code_quality_report_has_each_problem_at_its_line(cli, exact, emptied, data, place):
+    line = emptied()
+    assert cli("check", "--code-quality", "q.json").code == 1
+    problems = json.loads((place / "q.json").read_text())
+    for problem in problems:
+        assert set(problem) == {"check_name", "description", "fingerprint", "severity", "location"}
+        assert problem["severity"] in ("major", "minor")
+        assert problem["location"]["lines"]["begin"] >= 1
+        assert (place / problem["location"]["path"]).is_file()
+    assert len({problem["fingerprint"] for problem in problems}) == len(problems)
+    lost = next(problem for problem in problems if problem["check_name"] == "ctxbench required items lost")
+    assert lost["location"] == {"path": "data/corpus.jsonl", "lines": {"begin": line}}
+    assert lost["severity"] == "major"
+    corpus = data / "corpus.jsonl"
+    rows = corpus.read_text().splitlines(keepends=True)
+    corpus.write_text("".join([rows[line - 1], *rows[: line - 1], *rows[line:]]))
+    cli("check", "--code-quality", "q.json")
+    moved = json.loads((place / "q.json").read_text())
+    assert [problem["location"]["lines"]["begin"] for problem in moved] != [
+        problem["location"]["lines"]["begin"] for problem in problems
+    ]
+    assert {problem["fingerprint"] for problem in moved} == {problem["fingerprint"] for problem in problems}
+
+
+def test_the_code_quality_report_of_nothing_is_empty_and_replaces_its_own_alone(cli, exact, emptied, place):
+    cli("check", "--code-quality", "q.json")
+    assert (place / "q.json").read_text() == "[]\n"
+    emptied()
+    cli("check", "--code-quality", "q.json")
+    assert json.loads((place / "q.json").read_text())
+    assert cli("check", "--code-quality", "q.json").code == 1
+    for text in ('[{"query": "mine"}]\n', "[\n1]\n"):
+        (place / "mine.json").write_text(text)
+        done = cli("check", "--code-quality", "mine.json")
+        assert (done.code, done.out) == (2, "")
+        assert "mine.json is there and is no earlier output" in done.err
+        assert (place / "mine.json").read_text() == text
+
+
+def test_what_cannot_be_read_is_in_comment_and_code_quality_too(cli, accepted, place):
+    (place / "gate.yaml").write_text("name: [\n")
+    assert cli("check", "--comment", "c.md", "--code-quality", "q.json").code == 2
+    comment = (place / "c.md").read_text()
+    assert comment.startswith("## ctxbench check: cannot judge: gate.yaml\n\n* malformed YAML")
+    assert comment.endswith("\n<!-- ctxbench check: gate.yaml -->\n")
+    (fault,) = json.loads((place / "q.json").read_text())
+    assert fault["location"] == {"path": "gate.yaml", "lines": {"begin": 2}}
+    assert (fault["check_name"], fault["severity"]) == ("ctxbench fault", "major")
+
+
 def test_what_cannot_be_read_is_said_in_every_output(cli, accepted, place, monkeypatch):
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", "s.md")
     (place / "gate.yaml").write_text("name: [\n")

@@ -94,7 +94,7 @@ def test_every_command_that_is_shown_parses(page):
         elif words[0] == "python":
             assert (ROOT / words[1]).is_file()
         elif words[0] != "pip":
-            parse(words)
+            parse(words[words.index("ctxbench") :])  # behind `uvx` or `pipx` and their options
 
 
 def test_commands_in_running_text_parse():

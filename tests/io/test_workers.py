@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from ctxbench.io import workers
 from ctxbench.io.errors import Fault, InputError, Message, ParameterError, StorageError, UnknownNameError, UserError
 from ctxbench.io.files import cache_dir
 from ctxbench.io.workers import Workers, content, open_pool
@@ -219,6 +220,19 @@ def test_a_store_that_cannot_be_written_is_refused(store):
     with open_pool(Workers(jobs=1, store=store)) as pool, pytest.raises(StorageError) as raised:
         pool.publish(b"a")
     assert raised.value.args[0].code == "CTX1082"
+
+
+def test_an_error_of_the_library_behind_a_store_is_one_line(monkeypatch):
+    class CredentialsError(Exception):
+        """As of a library for object stores."""
+
+    def connect(store, key):
+        raise CredentialsError("unable to locate credentials")
+
+    monkeypatch.setattr(workers, "_stored_file", connect)
+    with open_pool(Workers(jobs=1, store="s3://bucket")) as pool, pytest.raises(StorageError) as raised:
+        pool.publish(b"content")
+    assert "unable to locate credentials" in str(raised.value)
 
 
 def test_a_full_store_is_left_as_it_was(tmp_path, monkeypatch):

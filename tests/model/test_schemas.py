@@ -115,6 +115,26 @@ def test_every_field_is_described(name):
             if "description" not in about] == []  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "is_valid"),
+    [
+        (
+            "redaction",
+            {"patterns": [{"kind": "order", "pattern": "A[0-9]+"}], "keep": ["A1"], "without": ["mail"]},
+            True,
+        ),
+        ("redaction", {"patterns": [{"kind": "order"}]}, False),
+        ("redaction", {"keeps": ["A1"]}, False),
+        ("renames", {"tool:a:x": "tool:b:x"}, True),
+        ("renames", {"tool:a:x": ["tool:b:x"]}, False),
+        ("tokens", {"0123456789abcdef": "ann", "fedcba9876543210": None}, True),
+        ("tokens", {"0123456789abcdef": 1}, False),
+    ],
+)
+def test_files_that_nothing_ships_are_accepted_by_their_form(name, value, is_valid):
+    assert validator(name).is_valid(value) is is_valid
+
+
 def is_accepted(case: Case, folder: Path, cache_folder: Path) -> bool | None:
     """Whether the schema accepts the edited file of a case; None where it has no schema or cannot be parsed."""
     target = case.edits[0].get("in", next(iter(case.files), "")) if case.edits else ""

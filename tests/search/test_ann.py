@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from ctxbench.search.dense import by_best_pair
 from ctxbench.search.resources import IndexSearch
 from ctxbench.search.vector_files import AnnIndex, ChunkMatrix, DeviceProducts
 from tests.benchmarks.scale import write_dataset
+from tests.children import LIMIT
 
 DIMENSIONS, DEPTH = 16, 5
 
@@ -243,3 +245,11 @@ def test_no_gpu_is_an_error(monkeypatch):
 
 def test_exact_search_has_no_identity():
     assert [IndexSearch(IndexFields(device=device)).identity for device in ("", "cpu")] == ["", ""]
+
+
+@pytest.mark.parametrize("library", ["faiss", "usearch"])
+def test_a_new_process_can_embed_texts_behind_an_index(library):
+    pytest.importorskip(library)
+    code = f"from ctxbench.search.vector_files import ann_library; ann_library({library!r}); import onnxruntime"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=LIMIT, check=False)
+    assert done.returncode == 0, done.stderr

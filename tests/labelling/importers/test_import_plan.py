@@ -7,6 +7,7 @@ import json
 import pytest
 
 from ctxbench.io.errors import InputError
+from ctxbench.labelling.conversion import ImportSettings
 from ctxbench.labelling.import_files import ImportOptions, import_files, plan_import
 from ctxbench.model.items import Catalog, Item
 
@@ -52,3 +53,36 @@ def test_a_mapped_request_makes_a_file_of_unknown_fields_evals(tmp_path):
     options = ImportOptions(names={"query": "ask", "expected": "pick"})
     dataset = import_files([path, tools], options=options).dataset
     assert [label.item.name for label in dataset.labels] == ["refund_order", "stop_order"]
+
+
+MEMORY = {"id": "tea", "content": "She drinks tea.", "type": "preference", "confidence": 0.9, "user_id": "ann"}
+
+
+def imported_memory(tmp_path, item_type="memory", **fields):
+    path = tmp_path / "memories.jsonl"
+    path.write_text(json.dumps({**MEMORY, "created_at": "2026-03-01", "conversation_id": "c1", **fields}))
+    options = ImportOptions(settings=ImportSettings(type=item_type))
+    (part,) = import_files([path], options=options).parts
+    return part.items[0]
+
+
+def test_memories_keep_what_they_say_of_themselves(tmp_path):
+    memory = imported_memory(tmp_path)
+    assert (memory.id, memory.text) == ("memory:tea", "She drinks tea.")
+    assert (memory.kind, memory.created, memory.confidence) == ("preference", "2026-03-01", 0.9)
+    assert (memory.conversation, memory.user, memory.metadata) == ("c1", None, {"user_id": "ann"})
+
+
+def test_facts_of_other_types_or_items_stay_in_the_metadata(tmp_path):
+    memory = imported_memory(tmp_path, created_at=1772323200, confidence="high")
+    assert (memory.created, memory.confidence) == (None, None)
+    assert memory.metadata == {"created_at": 1772323200, "confidence": "high", "user_id": "ann"}
+    reference = imported_memory(tmp_path, "reference")
+    assert (reference.kind, reference.metadata["type"]) == (None, "preference")
+
+
+@pytest.mark.parametrize("fields", [{"created_at": "last spring"}, {"confidence": 2.0}])
+def test_a_memory_with_a_wrong_time_or_confidence_is_a_fault_with_its_line(tmp_path, fields):
+    with pytest.raises(InputError) as caught:
+        imported_memory(tmp_path, **fields)
+    assert [fault.line for fault in caught.value.faults] == [1]

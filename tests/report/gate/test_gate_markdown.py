@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, strategies as st
 from markdown_it import MarkdownIt
 
-from ctxbench.report.check_document import document
+from ctxbench.report.check_document import document, summary
 from ctxbench.report.document import LIMIT, Bullets, Code, Document, Quoted, Section, Table, Text, Weight, markdown
 
 READER = MarkdownIt("commonmark", {"html": True}).enable("table").enable("strikethrough")
@@ -47,8 +47,29 @@ def test_a_check_is_read_back_as_tables(made):
 def test_what_is_for_information_is_folded(made):
     text = markdown(document(made.check(made.worse())))
     assert "<details><summary>Optional items that moved: 1</summary>\n\n| query |" in text
-    assert text.count("<details>") == text.count("</details>") == 1
+    assert text.count("<details>") == text.count("</details>") == 2
     assert "**Required items lost: 1**\n\n| query |" in text
+
+
+def test_what_is_told_first_is_not_folded_and_all_else_is(made):
+    text = markdown(document(made.check(made.worse(), made.same()), accept="ctxbench check gate.yaml --accept"))
+    told, details = text.split("\n<details><summary>Details</summary>\n")
+    assert re.findall("^#+ .*", told, re.MULTILINE) == [
+        *(text.splitlines()[0], "### Losses: 1 required item", "### Causes and suggested fixes", "### Next")
+    ]
+    assert told.endswith("ctxbench check gate.yaml --accept\n```\n")
+    assert "| verdict | dataset |" in details
+    assert details.endswith("\n</details>\n")
+    assert markdown(document(made.check(made.same()))).count("<details>") == 1
+    assert "<details>" not in markdown(summary(made.check(made.worse())))
+
+
+@pytest.mark.parametrize("limit", [65_000, 20_000, 6_000, 3_000])
+def test_what_is_left_out_leaves_no_fold_open(made, limit):
+    for check in (made.many(2_000), made.check(*[made.same()] * 300)):
+        text = markdown(document(check), limit=limit)
+        assert text.count("<details>") == text.count("</details>")
+        assert len(text.encode()) <= limit
 
 
 @pytest.mark.parametrize(
@@ -117,8 +138,9 @@ def test_whatever_others_wrote_mentions_links_and_draws_nothing(text):
     (((_, _), (cell, end)),) = cells(source)
     assert end == "end"
     for rendered in (cell, re.search(r"<li>a ?(.*?)</li>", html, re.DOTALL)[1]):
-        assert set(re.findall(r"</?([a-z0-9]+)", rendered)) <= {"code", "span"}
-        assert unescape(re.sub(r"</?(code|span)>", "", rendered)).replace("\u200b", "") == said
+        assert set(re.findall(r"</?([a-z0-9]+)", rendered)) <= {"code", "span", "br"}
+        text_of_it = unescape(re.sub(r"</?(code|span)>", "", rendered.replace("<br>", " "))).replace("\u200b", "")
+        assert " ".join(text_of_it.split()) == said
         outside = re.sub(r"<code>.*?</code>", "\0", rendered)  # what stands in code means nothing to GitHub
         assert not re.search(r"[@#]\w|(?i:gh-\d|www\.)|:[\w+-]+:", unescape(outside))
         assert "$" not in outside.replace(
@@ -132,6 +154,13 @@ def test_ids_stand_as_code_so_that_they_can_be_copied():
     text = "edited (rule:code%20review), tool:calendar:add: rule:v1.2."
     told = Document(title="t", opening=(Text(text),), sections=(), closing=())
     assert markdown(told).endswith("edited (`rule:code%20review`), `tool:calendar:add`: `rule:v1.2`.\n")
+
+
+def test_a_line_of_a_file_stands_as_code_and_a_fix_below_its_cause():
+    told = Document(title="t", opening=(Bullets(("a/b-c.jsonl:12: CTX1 x\nfix: y", "at 10:30, h.x:1a, ://h.x:80: z")),))
+    first, second = markdown(told).splitlines()[2:]
+    assert first == "* `a/b-c.jsonl:12`: CTX1 x<br>fix: y"
+    assert "`" not in second
 
 
 def test_no_text_breaks_a_table_or_runs_as_html(made):
