@@ -116,7 +116,14 @@ def formats() -> str:
     lines: list[str] = []
     for name, schema in schemas.items():
         link = f'<a href="../../schemas/{name}.schema.json">{name}.schema.json</a>'
-        lines += [f"## `{name}`", "", f"{schema['description']} Schema: {link}.", "", *_fields(schema), ""]
+        lines += [
+            f"## `{name}`",
+            "",
+            f"{schema.get('description', f'A {_type(schema)}.')} Schema: {link}.",
+            "",
+            *_fields(schema),
+            "",
+        ]
         for block, content in schema.get("$defs", {}).items():
             if users[block] == [name]:
                 lines += _block(block, content, "###")
@@ -134,6 +141,8 @@ def _block(name: str, schema: dict[str, Any], heading: str) -> list[str]:
 def _fields(schema: dict[str, Any]) -> Iterator[str]:
     """The table of an object's fields."""
     required = schema.get("required", [])
+    if "properties" not in schema:
+        return
     yield from ("| field | type | default | meaning |", "| --- | --- | --- | --- |")
     for name, field in schema["properties"].items():
         default = "required" if name in required else f"`{json.dumps(field['default'])}`" if "default" in field else ""
