@@ -13,7 +13,7 @@ REPORTS := numbers embedders ablations gate learned strategies abstention compar
 	multi-topic domains coverage regret gate-intervals questions overlap memory memory-stores memory-contexts assembly codebase \
 	scale
 
-.PHONY: demo test test-rest test-all versions package lint schemas codes kinds notebooks chart bench reports pages $(REPORTS) clean
+.PHONY: demo test test-rest test-all versions package lint docs schemas codes kinds notebooks chart bench reports pages $(REPORTS) clean
 
 demo: $(VENV)/.demo  ## run the shipped presets on public data; ends with the path of an HTML report
 	$(BIN)/ctxbench run experiments/presets.yaml
@@ -39,6 +39,10 @@ lint: $(VENV)/.test  ## formatting, lint rules, types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+docs: $(VENV)/.test  ## build/docs: the documentation site, from pages, notebooks and docstrings; needs no network
+	$(BIN)/python -m sphinx -b html -q -W --keep-going -n -d build/doctrees . build/docs
+	@echo "Next: open build/docs/index.html in a browser"
 
 schemas: $(VENV)/.test  ## ctxbench/schemas: the JSON Schema of every file format, from its model
 	$(BIN)/python -c "from ctxbench.model.formats import write_schemas; write_schemas()"
@@ -99,7 +103,7 @@ strategies: $(VENV)/.demo  ## experiments/strategies.md: every registered strate
 codes: $(VENV)/.test  ## experiments/guide/codes.md: the code of every message, from ctxbench/report/messages
 	$(BIN)/python experiments/guide/codes.py
 
-kinds: $(VENV)/.test  ## datasets/README.md: the kinds of files that `ctxbench data import` reads, from their models
+kinds: $(VENV)/.test  ## datasets/kinds.md: the kinds of files that `ctxbench data import` reads, from their models
 	$(BIN)/python experiments/guide/kinds.py
 
 notebooks: $(VENV)/.test  ## notebooks/*.ipynb: run them, and save what they show
@@ -181,4 +185,4 @@ $(VENV)/servers/.node: tests/servers/package.json tests/servers/package-lock.jso
 	touch $@
 
 clean:
-	rm -rf $(VENV) runs .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks
+	rm -rf $(VENV) build runs .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks

@@ -1,4 +1,4 @@
-"""The recipes of CONTRIBUTING.md are the files of an external package, and their tests pass."""
+"""The recipes of CONTRIBUTING.md and of the page on extensions are an external package, and their tests pass."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-FILES = dict(
-    re.findall(
-        r"^```python\n# (\S+)\n(.*?)^```$", (ROOT / "CONTRIBUTING.md").read_text("utf-8"), re.MULTILINE | re.DOTALL
-    )
-)
+PAGES = (ROOT / "CONTRIBUTING.md", ROOT / "experiments" / "guide" / "extending.md")
+TEXT = "\n".join(page.read_text("utf-8") for page in PAGES)
+FILES = dict(re.findall(r"^```python\n# (\S+)\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL))
 SWEEP = '''
 import ctxbench
 
@@ -34,15 +32,12 @@ def test_the_sweep_equals_the_cut(tmp_path):
         assert (row["completeness"], row["tokens"]) == (setting.completeness, setting.tokens)
 '''
 TESTS = [name for name in FILES if name.startswith("tests/")]
-POINTS = re.findall(
-    r"entry-points\.\"(ctxbench\.\w+)\"\]\s+(\w+)\s+=\s+\"(mine\.[\w:.]+)\"",
-    (ROOT / "CONTRIBUTING.md").read_text("utf-8"),
-)
+POINTS = re.findall(r"entry-points\.\"(ctxbench\.\w+)\"\]\s+(\w+)\s+=\s+\"(mine\.[\w:.]+)\"", TEXT)
 
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory):
-    """The files of the page as an installed package."""
+    """The files of the pages as an installed package."""
     folder = tmp_path_factory.mktemp("contributed")
     for name, text in {**FILES, "tests/test_sweep.py": SWEEP}.items():
         path = folder / name
@@ -56,7 +51,7 @@ def package(tmp_path_factory):
     return folder
 
 
-def test_the_page_shows_a_cut_a_metric_an_importer_a_report_block_and_a_file_format():
+def test_the_pages_show_a_cut_a_metric_an_importer_a_report_block_and_a_file_format():
     assert {group for group, _, _ in POINTS} >= {"ctxbench.cut", "ctxbench.metric", "ctxbench.importer"}
     assert {"mine/cuts.py", "mine/metrics.py", "mine/importer.py", "mine/report.py", "mine/teams.py"} <= set(FILES)
 
@@ -69,7 +64,7 @@ def test_each_recipe_is_short(name):
 
 @pytest.fixture(scope="module")
 def outcomes(package, tmp_path_factory):
-    """The failures of the page's tests by file, and the output of the one process that ran them."""
+    """The failures of the pages' tests by file, and the output of the one process that ran them."""
     report = tmp_path_factory.mktemp("outcomes") / "report.xml"
     environment = {**os.environ, "CTXBENCH_CACHE": str(report.parent), "PYTHONPATH": f"{package}:{ROOT}"}
     options = ["-q", "-p", "no:cacheprovider", "-p", "no:ctxbench", "-o", "junit_family=xunit1"]

@@ -20,7 +20,7 @@ from ctxbench.pipelines.pipeline import Pipeline
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
-PAGE = (ROOT / "datasets" / "README.md").read_text("utf-8")
+PAGE = (ROOT / "datasets" / "format.md").read_text("utf-8")
 
 
 def section(page, title):

@@ -142,7 +142,7 @@ def test_the_notebook_on_presets_is_short():
 
 
 def test_every_notebook_is_listed():
-    page = (ROOT / "experiments" / "guide" / "python.md").read_text("utf-8")
+    page = (ROOT / "experiments" / "guide" / "tutorials.md").read_text("utf-8")
     assert sorted(re.findall(r"\| \[\w+\]\(\.\./\.\./notebooks/(\w+)\.ipynb\)", page)) == NAMES
 
 

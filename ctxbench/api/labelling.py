@@ -69,7 +69,7 @@ def from_file(
             as documents, skills or a list of tools.
         out: the folder to write to; an earlier import there is replaced unless somebody has labelled it. None = the
             dataset is in memory alone.
-        kind: the kind of the files (`datasets/README.md` lists all); None = recognised by content.
+        kind: the kind of the files (`datasets/kinds.md` lists all); None = recognised by content.
         names: the names of fields in the files: `{"query": "question", "expected": "relevance.doc_id"}`.
         progress: as for `evaluate`, by step.
         options: fields of `ImportOptions` (`history`, `all_offered`, `renames`, `redact`, `nothing_else`) and of

@@ -99,7 +99,7 @@ def data_import(
     """Make a dataset or a catalog of files.
 
     Recognises files by content: logs and sessions of agents, evals, collections with judgments, lists of tools or
-    documents, skills and rules. datasets/README.md has a table of all kinds.
+    documents, skills and rules. datasets/kinds.md has a table of all kinds.
 
     For example:
 

@@ -2,7 +2,7 @@
 
 A dataset is a folder with `corpus.jsonl`, `queries.jsonl`, `qrels/<split>.tsv` and `dataset.yaml`, or a name. Reading
 returns a `Dataset`, or all faults of the folder at once, each with file and line. Writing loses no file that is already
-in the folder. `datasets/README.md` describes every field. A published dataset is a recipe in `recipes.yaml` and an
+in the folder. `datasets/format.md` describes every field. A published dataset is a recipe in `recipes.yaml` and an
 importer in `ctxbench/labelling`.
 
 Start with `Dataset` and its two hashes in `dataset`, then `queries`, then `files`.

@@ -6,7 +6,7 @@ excludes each other item.
 
 Start with `items`, then `Batch.of` in `requests`, then `Candidates` and `order` (the one order of rows) in
 `candidates`. The class of a new strategy goes into `ctxbench/pipelines/strategies` or your package, its name into
-`registry` or an entry point; see CONTRIBUTING.md.
+`registry` or an entry point; see experiments/guide/extending.md.
 
 `import ctxbench`, items, errors and the registry load no numpy.
 

@@ -5,8 +5,8 @@ frozen dataclass whose fields are its parameters. Strategies exclude rows and sa
 and never change their arguments. `experiments/strategies.md` lists all of them; `make strategies` writes it from the
 docstrings.
 
-Start with `strategies/cut` (the shortest strategies), then `Pipeline.run` in `pipeline`. CONTRIBUTING.md shows how to
-write one.
+Start with `strategies/cut` (the shortest strategies), then `Pipeline.run` in `pipeline`.
+`experiments/guide/extending.md` shows how to write one.
 
 Rules: a feature describes a candidate for a fitted ranking and never sees a label. A batch gives what its requests give
 one by one. An item without a time has age 0. Fits are plain numbers in JSON files; scikit-learn is not needed to use

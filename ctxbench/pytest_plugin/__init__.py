@@ -1,7 +1,7 @@
 """The pytest plugin: the fixture `assert_offers`.
 
 `assert_offers` fails a test if a request is not offered the items that you demand. The message says what is missing, by
-which rule, by how much, and suggests a fix. `experiments/gate/README.md` shows a test. pytest loads the plugin in every
+which rule, by how much, and suggests a fix. `experiments/gate/pytest.md` shows a test. pytest loads the plugin in every
 run where ctxbench is installed, so nothing heavy is imported until a test uses the fixture.
 
 Modules:

@@ -1,11 +1,11 @@
-"""Write the tables of import kinds in datasets/README.md: `make kinds`."""
+"""Write the tables of import kinds in datasets/kinds.md: `make kinds`."""
 
 from collections.abc import Callable
 from pathlib import Path
 
 from ctxbench.labelling.sources import CATALOG, COLLECTION, EVALS, LOG, ImportKind, import_kinds
 
-PAGE = Path(__file__).parents[2] / "datasets" / "README.md"
+PAGE = Path(__file__).parents[2] / "datasets" / "kinds.md"
 START, END = "<!-- kinds: written by `make kinds` -->", "<!-- end of kinds -->"
 TITLES = {LOG: "Logs", EVALS: "Evals", COLLECTION: "Collections", CATALOG: "Catalogs"}
 COLUMNS: dict[str, Callable[[ImportKind], str]] = {
@@ -30,7 +30,7 @@ def _table(title: str, kinds: list[ImportKind]) -> str:
     columns = {name: cells for name, cells in columns.items() if any(cells)}
     rows = [list(columns), ["---"] * len(columns), *zip(*columns.values(), strict=True)]
     lines = ("|" + "".join(f" {cell} |" if cell else " |" for cell in row) for row in rows)
-    return "\n".join([f"#### {title}", "", *lines])
+    return "\n".join([f"## {title}", "", *lines])
 
 
 def page(text: str) -> str:

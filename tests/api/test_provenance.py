@@ -72,14 +72,14 @@ def test_a_run_whose_times_are_lost_has_the_rest(res):
 def test_the_citation_names_this_version_and_licence():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
     assert citation["version"] == ctxbench.__version__
-    assert f"version = {{{ctxbench.__version__}}}" in (ROOT / "experiments" / "guide" / "python.md").read_text("utf-8")
+    assert f"version = {{{ctxbench.__version__}}}" in (ROOT / "experiments" / "guide" / "runs.md").read_text("utf-8")
     project = (ROOT / "pyproject.toml").read_text("utf-8")
     assert f'license = "{citation["license"]}"' in project
     assert f"keywords = {json.dumps(citation['keywords'])}" in project
 
 
-def test_the_example_of_the_page_on_python_runs(capsys):
-    page = (ROOT / "experiments" / "guide" / "python.md").read_text("utf-8")
+def test_the_example_of_the_page_on_runs_works(capsys):
+    page = (ROOT / "experiments" / "guide" / "runs.md").read_text("utf-8")
     (code,) = [block for block in re.findall("```python\n(.*?)```", page, re.DOTALL) if "res.provenance" in block]
     exec(code.replace('["bm25"]', '["bm25"], embedder="hashing"'), {"ctxbench": ctxbench})
     assert "| versions | numpy |" in capsys.readouterr().out

@@ -359,9 +359,9 @@ def test_what_does_not_rank_has_no_run():
         results.qrels("smoke")
 
 
-def test_the_runs_on_the_page_on_python(tmp_path):
-    page = (ROOT / "experiments" / "guide" / "python.md").read_text("utf-8")
-    shown = page.split("## Runs\n")[1].split("```python\n")[1].split("```")[0]
+def test_the_page_on_runs(tmp_path):
+    page = (ROOT / "experiments" / "guide" / "runs.md").read_text("utf-8")
+    shown = page.split("## Rankings\n")[1].split("```python\n")[1].split("```")[0]
     for old, new in (
         ('"bfcl-simple"', repr(str(SMOKE))),
         ('out="runs/mine"', 'out=folder, embedder="hashing"'),

@@ -22,7 +22,7 @@ GUIDE = (ROOT / "experiments" / "guide" / "guide.md").read_text("utf-8")
 LISTED = (ROOT / "experiments" / "guide" / "commands.md").read_text("utf-8")
 DATASETS = (ROOT / "datasets" / "available.md").read_text("utf-8")
 EXPERIMENTS = "\n".join((ROOT / "experiments" / f"{name}.md").read_text("utf-8") for name in ("README", "selectors"))
-OWN = (ROOT / "experiments" / "own-selector" / "README.md").read_text("utf-8")
+OWN = "\n".join((ROOT / "experiments" / "own-selector" / name).read_text("utf-8") for name in ("README.md", "http.md"))
 GROUP = typer.main.get_command(app)
 
 

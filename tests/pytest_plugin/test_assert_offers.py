@@ -125,7 +125,7 @@ def test_a_team_may_say_in_python_what_is_asked(team):
 
 @pytest.mark.essential
 def test_the_examples_of_the_page_run_as_they_stand(team):
-    page = (Path(__file__).parents[2] / "experiments" / "gate" / "README.md").read_text("utf-8")
+    page = (Path(__file__).parents[2] / "experiments" / "gate" / "pytest.md").read_text("utf-8")
     (ini,) = re.findall(r"^```ini\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     blocks = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     (setup,) = [block for block in blocks if "def ctxbench_setup" in block]

@@ -70,7 +70,7 @@ def test_a_preset_is_named_behind_its_file(root):
 
 
 def test_the_page_lists_every_option(request):
-    page = (Path(__file__).parents[2] / "experiments" / "gate" / "README.md").read_text("utf-8")
+    page = (Path(__file__).parents[2] / "experiments" / "gate" / "pytest.md").read_text("utf-8")
     names = [f"ctxbench_{field.name}" for field in fields(Setup)]
     assert re.findall(r"^\| `(ctxbench_\w+)` \|", page, re.MULTILINE) == names
     assert {request.config.getini(name) for name in names} == {""}  # all of them are ini options

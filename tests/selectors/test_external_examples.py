@@ -26,7 +26,8 @@ from tests.children import child
 from tests.experiment_files import read_experiment
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "own-selector"
-PAGE = (FOLDER / "README.md").read_text("utf-8")
+HTTP = "## By HTTP\n"  # has a page of its own
+PAGE = (FOLDER / "README.md").read_text("utf-8").replace(HTTP, HTTP + (FOLDER / "http.md").read_text("utf-8"))
 DATASET = read_dataset(FOLDER / "dataset")
 
 # By hand: words of more than three letters that text and item share; the best score is chosen.
