@@ -21,14 +21,15 @@ copyright = author  # noqa: A001 - Sphinx's name
 version = release = ctxbench.__version__
 root_doc = f"{GUIDE}/index"
 include_patterns = [
-    *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "notebooks/*.ipynb", "datasets/*.md", "reports/*.md"),
-    *(
-        "experiments/*.md",
-        "experiments/*/*.md",
-        "experiments/recipes/*/README.md",
-        "ctxbench/*.md",
-        "ctxbench/memory/*.md",
-    ),
+    "*.md",
+    "notebooks/*.ipynb",
+    "datasets/*.md",
+    "reports/*.md",
+    "experiments/*.md",
+    "experiments/*/*.md",
+    "experiments/recipes/*/README.md",
+    "ctxbench/*.md",
+    "ctxbench/memory/*.md",
 ]
 exclude_patterns = [".venv", "build"]
 
