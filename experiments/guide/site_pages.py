@@ -69,7 +69,7 @@ def _public_names() -> dict[str, list[str]]:
     """The public names of `ctxbench` by the module that defines them."""
     by_module: dict[str, list[str]] = {}
     for module, names in ctxbench._MODULES.items():  # noqa: SLF001 - the one table of what is public
-        by_module[f"ctxbench.{module}"] = sorted(names)
+        by_module[f"ctxbench.{module}"] = sorted(names, key=str.swapcase)  # functions first
     return by_module
 
 
@@ -98,7 +98,7 @@ def commands() -> str:
     text = get_docs_for_click(obj=command, ctx=typer.Context(command), name="ctxbench", indent=1)
     text = re.sub(r"For example:\n\n((?:.+\n)+)", r"For example:\n\n```sh\n\1```\n", text)
     parts = re.split(r"(```.*?```|`[^`\n]*`)", text, flags=re.DOTALL)
-    parts[::2] = [re.sub(r"(?<![\w-])(--[a-z][\w-]*)", r"`\1`", part) for part in parts[::2]]
+    parts[::2] = [re.sub(r"(?<![\w-])(--[a-z][\w-]*)", r"`\1`", part.replace("<", "&lt;")) for part in parts[::2]]
     text = "".join(parts)
     return re.sub(r"\*\*Commands\*\*:\n\n(?:\* .*\n)+\n", "", text)  # cut short; each has a section below
 
