@@ -521,8 +521,7 @@ def _columns(noun: str, names: tuple[str, ...]) -> Mapping[str, str]:
         columns[field] = columns[field][: 2 if is_either else 1]  # else the likeliest
     for field, candidates in columns.items():
         if len(candidates) > 1:
-            message = Message("api.columns-ambiguous", noun=noun, field=field, columns=candidates)
-            raise InputError([Fault(message)])
+            raise InputError([Fault(Message("api.columns-ambiguous", noun=noun, field=field, columns=candidates))])
     return {field: candidates[0] for field, candidates in columns.items() if candidates}
 
 

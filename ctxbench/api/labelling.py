@@ -458,8 +458,7 @@ class Review:
             InputError: the query cannot have such a label, as where it may not get the item; nothing is changed.
         """
         dataset = self.data.dataset
-        ids = [entry.id for entry in dataset.queries]
-        check_known("query", query, ids)
+        check_known("query", query, [entry.id for entry in dataset.queries])
         check_known("item", item, dataset.catalog.ids)
         no_grade = isinstance(grade, bool | float) or grade not in (0, 1, 2)
         raise_first((no_grade, Message("api.no-grade", grade=grade)))

@@ -375,8 +375,7 @@ class Results:
         """
         name = self._with_query(query) if dataset is None else dataset
         source = self.datasets[name]
-        answers = self._part(name, selector).answers
-        block = next(block for block in answers.blocks() if query in block.queries)
+        block = next(block for block in self._part(name, selector).answers.blocks() if query in block.queries)
         table = block.candidates
         rows = table.rows(block.queries.index(query))
         grades = {label.item.id: int(label.grade) for label in source.labels_of(query)}

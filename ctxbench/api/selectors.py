@@ -194,8 +194,7 @@ def step(kind: str, strategy: Any, *, name: str = "") -> Step:
         >>> ctxbench.select("area", tools, selector=mine, counter="chars/4").to_frame(near=1)["rule"].tolist()
         ['', '', 'its position is even']
     """
-    kinds = ("analyse", "retrieve", *REFINE_KINDS, "format")
-    check_known("kind of step", kind, kinds)
+    check_known("kind of step", kind, ("analyse", "retrieve", *REFINE_KINDS, "format"))
     is_class, words = isinstance(strategy, type), getattr(strategy, "rule_words", {})
     kind_given = f"the class {strategy.__name__}" if is_class else type(strategy).__name__
     raise_first(

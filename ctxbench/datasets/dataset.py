@@ -85,8 +85,7 @@ class Dataset:
         return len(self.queries)
 
     def __repr__(self) -> str:
-        sizes = f"queries={len(self)}, items={len(self.catalog)}"
-        return f"Dataset({self.name!r}, {self.version!r}, {sizes})"
+        return f"Dataset({self.name!r}, {self.version!r}, queries={len(self)}, items={len(self.catalog)})"
 
     def of_agent(self, path: Path | None) -> Dataset:
         """The dataset over the items of an agent file, which are read anew each time; None = over its own again."""

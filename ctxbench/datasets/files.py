@@ -494,8 +494,8 @@ def write_files(dataset: Dataset, folder: Path, *, home: Path | None = None) -> 
         write_atomic(folder / CORPUS, b"".join(dump_jsonl([row]).encode() for row in corpus_rows(dataset.catalog)))
     else:
         counts = {name: count for name, count in card["counts"].items() if name not in ("items", "types")}
-        from_card = Path(os.path.relpath(agent, home.absolute())).as_posix()
-        card |= {AGENT: from_card, "counts": counts}  # its items are read anew
+        # its items are read anew
+        card |= {AGENT: Path(os.path.relpath(agent, home.absolute())).as_posix(), "counts": counts}
     write_atomic(folder / CARD, dump_yaml(card))
     write_atomic(folder / QUERIES, dump_jsonl(query.as_row() for query in dataset.queries))
     optional = {"source": any(i.source for i in dataset.labels), "quote": any(i.quote for i in dataset.labels)}

@@ -452,8 +452,7 @@ def copy_labelling(source: Path, target: Path, *, answers: bool) -> LabellingCop
         files[EXPOSURE] = source / EXPOSURE
     if not files or source.resolve() == target.resolve():
         return LabellingCopy()
-    log = _log(source) if answers else b""
-    if not log.startswith(_log(target)):  # else what is there is nothing, or an earlier copy
+    if not (_log(source) if answers else b"").startswith(_log(target)):  # else it is absent, or an earlier copy
         return LabellingCopy(left_out=tuple(files), own_answers=True)
     copied = tuple(name for name in files if answers or name == str(WEIGHTS))
     for name in copied:

@@ -349,8 +349,7 @@ def json_entries(source: SourceText, faults: list[Fault], *, expected: str) -> I
         if isinstance(entry, dict):
             yield Row(entry, faults, source.path, line)
         else:
-            message = Message("datasets.entry-type", number=number, expected=expected)
-            faults.append(Fault(message, source.path, line))
+            faults.append(Fault(Message("datasets.entry-type", number=number, expected=expected), source.path, line))
 
 
 def text_key(text: str) -> str:
@@ -536,8 +535,7 @@ def _write_to_cache(name: str, dataset: Dataset, notify: Notify) -> Dataset:
     except StorageError as error:
         notify(Message("datasets.not-cached", dataset=name, why=error))
         return dataset
-    n_items = len(dataset.catalog)
-    notify(Message("datasets.imported", dataset=name, n=len(dataset), n_items=n_items, folder=folder))
+    notify(Message("datasets.imported", dataset=name, n=len(dataset), n_items=len(dataset.catalog), folder=folder))
     return dataset
 
 

@@ -635,8 +635,7 @@ def answered(selector: Selector, batch: Batch, *, like: Slice | None = None) -> 
         answers = selector.sized(batch, offered_sizes(like.candidates), errors)
     else:
         answers = selector.select(batch)
-    seconds = time.perf_counter() - begin
-    share = np.full(len(batch), seconds / max(len(batch), 1))
+    share = np.full(len(batch), (time.perf_counter() - begin) / max(len(batch), 1))
     return Slice(
         queries=batch.ids,
         chunks=tuple(answers.query.chunks(row) for row in range(len(batch))),

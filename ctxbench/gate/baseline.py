@@ -435,8 +435,10 @@ def _text_files(snapshots: Sequence[SelectorSnapshot]) -> dict[str, bytes]:
             files[dataset_file(dataset, SESSIONS)] = _lines(
                 session_row(number, session) for session, number in sessions.items()
             )
-        for snapshot in several:
-            files[dataset_file(dataset, answers_file(snapshot.selector))] = _answers_file(snapshot, sessions)
+        files |= {
+            dataset_file(dataset, answers_file(snapshot.selector)): _answers_file(snapshot, sessions)
+            for snapshot in several
+        }
     return files
 
 

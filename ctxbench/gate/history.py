@@ -191,8 +191,7 @@ def stricter_settings(
         if (now := current.minimums.get(metric)) is not None and now.implies(minimum):
             continue
         loosened.append(Loosened(f"at_least {metric}", str(minimum), "" if now is None else str(now)))
-        kept = minimums if now is None or minimum.implies(now) else accepted
-        kept[metric] = minimum
+        (minimums if now is None or minimum.implies(now) else accepted)[metric] = minimum
     metrics = (*current.metrics, *gone)
     tolerances = {metric: current.tolerance(metric) for metric in (*metrics, FORBIDDEN_OFFERED)}
     tolerances |= {metric: before.tolerance(metric) for metric in (*gone, *looser)}

@@ -82,8 +82,7 @@ class Repository:
         data = self._git("log", "-z", "--date-order", "--encoding=UTF-8", form, *newest, "--", self._inside(folder))
         fields = git_text(data).split("\0")
         rows = [fields[start : start + 4] for start in range(0, len(fields) - 3, 4)]
-        commits = [Commit(hash=h, short=s, date=d, message=m.strip("\n").split("\n")[0]) for h, s, d, m in rows]
-        return commits[::-1]
+        return [Commit(hash=h, short=s, date=d, message=m.strip("\n").split("\n")[0]) for h, s, d, m in rows[::-1]]
 
     def files(self, commit: Commit, folder: Path) -> dict[str, str]:
         """The hashes of the files below a folder at a commit, by their paths in the folder.

@@ -174,8 +174,7 @@ def row_fields(form: type) -> dict[str, FieldRule]:
                 kinds += [float, int] if kind is float else [object, bool] if kind is Any else [kind]
         low: Any = next((mark.ge for mark in marks if isinstance(mark, Ge)), -math.inf)
         filled = any(isinstance(mark, MinLen) for mark in marks)
-        kinds_once = tuple(dict.fromkeys(kinds))
-        rules[name] = FieldRule(kinds_once, is_required, choices, filled, low, nullable=nullable)
+        rules[name] = FieldRule(tuple(dict.fromkeys(kinds)), is_required, choices, filled, low, nullable=nullable)
     return rules
 
 
@@ -271,8 +270,7 @@ class Row:
             except ParameterError as error:
                 self.fault(Message("io.entry", name=name, number=number, why=error), at=name)
             except (KeyError, TypeError):
-                message = Message("io.entry-type", name=name, number=number, expected=expected, got=entry)
-                self.fault(message, at=name)
+                self.fault(Message("io.entry-type", name=name, number=number, expected=expected, got=entry), at=name)
         return tuple(out)
 
 

@@ -360,8 +360,7 @@ class Builder:
         if not is_stated:
             everything = self.assume_full
             counts["turns_assumed_full" if everything else "turns_without_offered"] += 1
-        for names in lists:
-            self.name_counts.update(names)
+        self.name_counts.update(chain.from_iterable(lists))
         keys = self._items(tuple(name for names in lists for name in names))
         keys = self._ordered(frozenset(keys) | scope.searchable) if everything else keys
 

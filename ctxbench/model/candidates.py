@@ -705,6 +705,5 @@ SENT, RECEIVED, SECONDS = "chat.sent", "chat.received", "chat.seconds"  # column
 
 def sources_of(candidates: Candidates) -> dict[str, FloatArray]:
     """The scores of each source of a `merge`, NaN if it did not find the item; of one retriever the scores, unnamed."""
-    columns = candidates.columns.items()
-    merged = {name: column for name, column in columns if "." not in name and name != SEARCHED}
+    merged = {name: column for name, column in candidates.columns.items() if "." not in name and name != SEARCHED}
     return merged or {"": candidates.score}

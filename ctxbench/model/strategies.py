@@ -412,11 +412,9 @@ def side_by_side(calls: Mapping[str, Callable[[], T]], *, seconds: float) -> tup
         if error is None:
             returned[name] = value  # type: ignore[assignment]
         else:
-            message = " ".join(str(error).split()) or type(error).__name__
-            notes[name] = Note(f"retrieve.{name}", "failed", message)
-    for name in calls:
-        if name not in returned and name not in notes:
-            notes[name] = Note(f"retrieve.{name}", "late", f"it had {seconds:g} s")
+            notes[name] = Note(f"retrieve.{name}", "failed", " ".join(str(error).split()) or type(error).__name__)
+    late = calls.keys() - returned.keys() - notes.keys()
+    notes |= {name: Note(f"retrieve.{name}", "late", f"it had {seconds:g} s") for name in late}
     return {name: returned[name] for name in calls if name in returned}, tuple(notes[n] for n in calls if n in notes)
 
 

@@ -395,8 +395,7 @@ class _Builder:
                 for source in sources
             ]
             if twice := sorted({label for label in labels if labels.count(label) > 1}):
-                names = ", ".join(map(repr, twice))
-                self._fault((*path, "merge"), Message("pipelines.sources-alike", names=names))
+                self._fault((*path, "merge"), Message("pipelines.sources-alike", names=", ".join(map(repr, twice))))
                 return None
             sources = dict(zip(labels, sources, strict=True))
         if not isinstance(sources, Mapping) or len(sources) < 2:

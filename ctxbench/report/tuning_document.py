@@ -460,9 +460,11 @@ def _drawings(tuning: Tuning, pool: OptionalPool) -> Drawings:
     calls: dict[tuple[str, ...], Callable[[], Drawing | None]] = {}
     for dataset in tuning.datasets:
         calls |= {(draw.__name__, dataset.dataset): partial(draw, dataset) for draw in (trade_off, other_axes)}
-        for outcome in (group[0] for group in dataset.same_advice()):
-            for chart in (sensitivity, two_at_a_time):
-                calls[chart.__name__, dataset.dataset, outcome.policy.name] = partial(chart, dataset, outcome)
+        calls |= {
+            (draw.__name__, dataset.dataset, outcome.policy.name): partial(draw, dataset, outcome)
+            for outcome, *_ in dataset.same_advice()
+            for draw in (sensitivity, two_at_a_time)
+        }
     return dict(zip(calls, pool.map(operator.call, [*calls.values()]), strict=True))
 
 
@@ -591,8 +593,7 @@ def _dataset(tuning: Tuning, dataset: DatasetTuning, drawings: Drawings) -> Iter
     groups = dataset.same_advice()
     for group in groups:
         charts = [(chart.__name__, dataset.dataset, group[0].policy.name) for chart in (sensitivity, two_at_a_time)]
-        parts = (drawings[chart] for chart in charts)
-        if drawn := tuple(part for part in parts if part is not None):
+        if drawn := tuple(drawing for chart in charts if (drawing := drawings[chart]) is not None):
             yield Details(f"{policy_names(group)} on {dataset.dataset}: sensitivity to its parameters", drawn)
     for group in groups:
         if group[0].chosen is not None:

@@ -465,8 +465,7 @@ def gains(tuning: Tuning) -> Table | None:
         changes = [change_text(part, metric) for part in parts for metric in (TOKENS, COMPLETENESS)]
         if not outcome.ranking and outcome.fixed is not None and outcome.chosen.selector == outcome.fixed.selector:
             changes[:2] = [("the same ranking",), (document.NONE,)]
-        ks = [result.name if result else NO_K for result in (outcome.fixed, outcome.fixed_of_selector)]
-        return (*ks, *changes)
+        return (*(result.name if result else NO_K for result in (outcome.fixed, outcome.fixed_of_selector)), *changes)
 
     rows = _rows(tuning, row)
     head = (

@@ -550,8 +550,7 @@ def _facts_by_key(keys: Mapping[str, bytes], contents: Mapping[str, str]) -> dic
             if loaded is not None:
                 facts = extracted(contents[path], language_of(path) or "", loaded)
                 by_key[key] = replace(facts, doc=_plain_doc(contents[path])) if facts.left_out else facts
-                row = json.dumps(astuple(by_key[key]), ensure_ascii=False)
-                unsaved[key] = row.encode("utf-8", "surrogatepass")
+                unsaved[key] = json.dumps(astuple(by_key[key]), ensure_ascii=False).encode("utf-8", "surrogatepass")
             if len(unsaved) == _BATCH:
                 rows.put(unsaved)
                 unsaved = {}

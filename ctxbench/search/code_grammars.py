@@ -450,8 +450,7 @@ def _python_import(node: Node, line: int) -> Iterator[Import]:
         yield from (Import(node_text(name), line=line) for name in names)
         return
     module = node.child_by_field_name("module_name")
-    dotted = node_text(module) if module is not None else ""
-    target = _SPACE.sub("", dotted)
+    target = _SPACE.sub("", node_text(module)) if module is not None else ""
     is_wildcard = any(child.type == "wildcard_import" for child in node.named_children)
     imported = ("*",) if is_wildcard else tuple(node_text(name) for name in names)
     yield Import(target.lstrip("."), imported, len(target) - len(target.lstrip(".")), "from", line)

@@ -101,8 +101,7 @@ def at(value: object, *keys: str) -> Any:
 
 def texts(value: object) -> list[str]:
     """The strings of a value that should be a list of such, or one."""
-    values = value if isinstance(value, list) else [value]
-    return [text for text in values if isinstance(text, str)]
+    return [text for text in (value if isinstance(value, list) else [value]) if isinstance(text, str)]
 
 
 _GO_IGNORED = re.compile(r"^//(?:go:build|\s*\+build) ignore\s*$", re.MULTILINE)

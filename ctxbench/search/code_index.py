@@ -253,8 +253,7 @@ class ItemPaths:
 
 def item_paths(catalog: Catalog, resources: Resources) -> ItemPaths:
     """The paths of a catalog, kept with the resources."""
-    over = ("type", "title", "name")
-    return index_over(catalog, resources, "paths", over=over, make=lambda: ItemPaths.of(catalog))
+    return index_over(catalog, resources, "paths", over=("type", "title", "name"), make=lambda: ItemPaths.of(catalog))
 
 
 _SPLIT = re.compile(r"\.|::|#")

@@ -624,8 +624,7 @@ class CommandSource(Source):
             words = slot.process.last_words()
             slot.forget()
             for request in late:
-                seconds = request.deadline - request.sent
-                error = Message("selectors.no-answer-in-time", seconds=seconds, output=words)
+                error = Message("selectors.no-answer-in-time", seconds=request.deadline - request.sent, output=words)
                 self._breaker.failed(error)
                 replies[request.row] = RawAnswer(error=error)
             pending.extendleft(reversed(rest))

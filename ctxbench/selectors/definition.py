@@ -537,8 +537,7 @@ class _PresetReader(YamlForm):
 
     def preset(self, name: str, value: Any, definitions: Mapping[str, Mapping[str, str]]) -> TunedPreset | None:
         """One preset; None if it is faulty."""
-        source = Source(self.path, self.lines).at("presets", name)
-        block, faults = validate(TunedBlock, value, source, context=name)
+        block, faults = validate(TunedBlock, value, Source(self.path, self.lines).at("presets", name), context=name)
         self.faults += faults
         if block is None:
             return None

@@ -267,8 +267,7 @@ def _word_parts(pipeline: Pipeline, outcome: Outcome, resources: Resources) -> S
 def _shares(parts: Mapping[str, float]) -> dict[str, float]:
     """Parts of a score as shares of the sum of their sizes, largest first; without those that are 0."""
     total = math.fsum(map(abs, parts.values()))
-    ordered = sorted(parts.items(), key=lambda part: -abs(part[1]))
-    return {name: value / total for name, value in ordered if value}
+    return {name: value / total for name, value in sorted(parts.items(), key=lambda part: -abs(part[1])) if value}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -267,8 +267,7 @@ class Dense(Strategy):
         matrix = index.matrix(mask, embed, skip_failed=self.original)
         if matrix is None or not asking.any() or not mask.any():
             return Candidates.empty(len(batch))
-        proposer = None if searching is None else searching.proposer(index)
-        hits = self._search(query, embed, matrix, proposer)
+        hits = self._search(query, embed, matrix, None if searching is None else searching.proposer(index))
         group = joined_keys(batch.catalog) if self.original else np.arange(len(batch.catalog), dtype=np.int64)
         return best_of_items(list(hits), matrix, group=group, depth=self.depth)
 
