@@ -532,9 +532,7 @@ def _on(
         for panel, (name, draw) in zip(axes, drawn.items(), strict=True):
             draw(panel)
             panel.set_title(document.named(titles[name]), parse_math=False)
-    if ax is not None or len(drawn) == 1:
-        return axes[0]
-    return np.array(axes, dtype=object)
+    return axes[0] if ax is not None or len(drawn) == 1 else np.array(axes, dtype=object)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ import subprocess
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import NamedTuple, TypeAlias, TypeVar
 
@@ -590,10 +590,7 @@ def line_times(times: Sequence[int]) -> list[int]:
     Args:
         times: of the committers, oldest first, seconds since 1970; what lies outside of 1970 to 8999 is drawn in.
     """
-    increasing: list[int] = []
-    for time in times:
-        increasing.append(max(min(time, _LATEST), increasing[-1] + 2 if increasing else 0))
-    return increasing
+    return list(accumulate(times, lambda before, time: max(min(time, _LATEST), before + 2), initial=-2))[1:]
 
 
 def _only_env() -> dict[str, str]:

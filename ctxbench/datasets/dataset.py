@@ -139,9 +139,10 @@ class Dataset:
         requests = tuple(query.request for query in self.queries)
         if not self.gone:
             return requests
-        current: dict[tuple[ItemKey, ...] | None, tuple[ItemKey, ...] | None] = {None: None}
-        for available in {request.available for request in requests} - {None}:
-            current[available] = tuple(key for key in available or () if key not in self._gone)
+        current = {
+            available: None if available is None else tuple(key for key in available if key not in self._gone)
+            for available in {request.available for request in requests}
+        }
         return tuple(replace(request, available=current[request.available]) for request in requests)
 
     def batch(self) -> Batch:

@@ -154,15 +154,14 @@ class Pipeline(Described):
         Raises:
             PipelineError: anything in it is wrong; all faults at once, each with its path.
         """
-        faults: list[SpecFault] = []
         stages = ("analyse", "retrieve", "refine", "format")
         if not isinstance(spec, Mapping):
             raise PipelineError([SpecFault((), f"must be a mapping of {', '.join(stages)}, got {spec!r}")])
-        for key in spec:
-            if key not in stages:
-                faults.append(
-                    SpecFault((key,), Message("pipelines.unknown-stage", stage=key, hint=suggest(str(key), stages)))
-                )
+        faults = [
+            SpecFault((key,), Message("pipelines.unknown-stage", stage=key, hint=suggest(str(key), stages)))
+            for key in spec
+            if key not in stages
+        ]
         if "retrieve" not in spec:
             faults.append(SpecFault((), Message("pipelines.no-retrieve")))
         builder = _Builder(faults)

@@ -512,10 +512,8 @@ def _any_loose(dataset: DatasetSummary, figures: Sequence[tuple[Column, Estimate
 
 def _sizes(columns: Sequence[Column], figures: Sequence[tuple[Column, Estimate]]) -> list[str]:
     """The number of queries of each mean; empty without columns."""
-    by_size: dict[tuple[int, ...], list[str]] = {}
-    for column in columns:
-        if sizes := tuple(sorted({estimate.n for c, estimate in figures if c is column})):
-            by_size.setdefault(sizes, []).append(column.title)
+    sizes_of = ((sorted({estimate.n for c, estimate in figures if c is column}), column.title) for column in columns)
+    by_size = group_pairs((tuple(sizes), title) for sizes, title in sizes_of if sizes)
     spans = {sizes: " to ".join(f"{n:,}" for n in dict.fromkeys((sizes[0], sizes[-1]))) for sizes in by_size}
     texts = [
         spans[sizes] if len(by_size) == 1 else f"{spans[sizes]} for {document.listed(titles)}"

@@ -155,10 +155,8 @@ def threshold_of(about: Mapping[str, Any]) -> float | None:
 
 
 def _of_steps(steps: Sequence[StoredRefine]) -> tuple[Bound, ...]:
-    bounds: list[Bound] = []
-    for step in steps:
-        bounds += _of_domains(step.domains) if isinstance(step, StoredDomains) else _of_step(step)
-    return tuple(dict.fromkeys(bounds))
+    bounds = (_of_domains(step.domains) if isinstance(step, StoredDomains) else _of_step(step) for step in steps)
+    return tuple(dict.fromkeys(bound for step_bounds in bounds for bound in step_bounds))
 
 
 def _of_step(step: StoredStep) -> list[Bound]:

@@ -414,8 +414,7 @@ class _Pairs:
     @classmethod
     def joined(cls, parts: Sequence[_Pairs]) -> _Pairs:
         """Those of all parts, one or more, one behind the other."""
-        columns = zip(*((part.chunk, part.row, part.score) for part in parts), strict=True)
-        return cls(*map(np.concatenate, columns))
+        return cls(*map(np.concatenate, zip(*((part.chunk, part.row, part.score) for part in parts), strict=True)))
 
 
 @dataclass(frozen=True, eq=False)

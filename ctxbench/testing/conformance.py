@@ -408,9 +408,11 @@ def check_store(make: Callable[[], MemoryStore]) -> None:
         try:
             for name in ("one", "two", "one"):
                 store.create_workspace(name)
-            for label, got, expected in check(store):
-                if got != expected:
-                    faults.append(f"{label}: expected {expected!r:.300}, got {got!r:.300}")
+            faults.extend(
+                f"{label}: expected {expected!r:.300}, got {got!r:.300}"
+                for label, got, expected in check(store)
+                if got != expected
+            )
         except Exception as error:  # noqa: BLE001 - whatever a store raises is its fault, and is reported
             faults.append(f"{check.__name__.strip('_')}: {type(error).__name__}: {error}")
         finally:

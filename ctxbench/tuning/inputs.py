@@ -469,8 +469,11 @@ def _read(entry: SelectorEntry, base: Path, opened: Mapping[str, Tunable]) -> Tu
 def _unsuitable(tunable: Tunable) -> Iterator[tuple[str, Sequence[str | int]]]:
     """The faults of each value of a selector in the file, with their paths."""
     written: dict[tuple[str | int, ...], Any] = {("set", name): value for name, value in tunable.entry.set.items()}
-    for name, values in tunable.entry.search.items():
-        written |= {("search", name, index): value for index, value in enumerate(values)}
+    written |= {
+        ("search", name, index): value
+        for name, values in tunable.entry.search.items()
+        for index, value in enumerate(values)
+    }
     reported: dict[tuple[Sequence[str | int], str], Sequence[str | int]] = {}  # an unknown parameter once
     for where, value in written.items():
         try:

@@ -548,8 +548,10 @@ class CommonSetting:
         none = Choice(reason=Message("tuning.no-common-setting"))
         base = self._tuners[0].inputs.tunables[0].name
         ties = Ties[Setting](base, lambda *of: mean_gain(of[0], [tuner.gain_parts(*of) for tuner in self._tuners]))
-        for policy in self._file.policies.values():
-            self._choices[policy.name] = choose(policy, optima[policy.name], ties) if policy in policies else none
+        self._choices |= {
+            policy.name: choose(policy, optima[policy.name], ties) if policy in policies else none
+            for policy in self._file.policies.values()
+        }
 
     def _sweep(
         self, family: CutFamily, tunable: Tunable, optima: Sequence[Optimum], progress: ProgressListener

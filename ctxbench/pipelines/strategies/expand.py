@@ -445,9 +445,11 @@ class ToolRules(Strategy):
             ParameterError: no rule names a tool of it on both sides (with results, to add).
         """
         any_source = self.when != "selected"  # the tool of a result need not be in the catalog
-        for left, right in self.in_force.items():
-            if (any_source or _tools(catalog, left)) and any(_tools(catalog, name) for name in right):
-                return
+        if any(
+            (any_source or _tools(catalog, left)) and any(_tools(catalog, name) for name in right)
+            for left, right in self.in_force.items()
+        ):
+            return
         named = sorted({name for left, right in self.in_force.items() for name in (left, *right)})
         missing = [name for name in named if not _tools(catalog, name)]
         tools = {item.name for item in catalog if item.type == "tool"}

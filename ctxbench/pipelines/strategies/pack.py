@@ -651,8 +651,7 @@ class _Walk:
         self.request, self.added, self.kept, self.left = request, list[tuple[int, int]](), set[int](), 0
         self._rows, self._free, self._cost, self._price = rows, set(rows), cost, price
         self._row = dict(zip(table.item[span].tolist(), range(span.start, span.stop), strict=True))
-        session = table.origin[span] == Origin.SESSION
-        self._offered = set(table.item[span][session].tolist())
+        self._offered = set(table.item[span][table.origin[span] == Origin.SESSION].tolist())
         self._items = table.item
 
     def rows(self) -> Iterator[tuple[int, int]]:
