@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from ctxbench.evaluation import metric_kernels
 from ctxbench.evaluation.metric_kernels import Joined, RolledUp
-from ctxbench.io.errors import Fault, Message, ParameterError, UnknownNameError, raise_faults
+from ctxbench.io.errors import Fault, Message, ParameterError, UnknownNameError, raise_faults, raise_first
 from ctxbench.model import registry
 from ctxbench.model.arrays import DEPTH, Evidence, FloatArray, IntArray, Via
 
@@ -403,12 +403,11 @@ class Metric:
 
     def __post_init__(self) -> None:
         cutoff = self.declaration.cutoff
-        if self.k == 0 and cutoff == "required":
-            raise ParameterError(f"metric {self.name!r} needs a cutoff, as in '{self.name}@5'")
-        if self.k != 0 and cutoff == "none":
-            raise ParameterError(f"metric {self.name!r} takes no cutoff, got @{self.k}")
-        if not 0 <= self.k <= DEPTH:
-            raise ParameterError(f"the cutoff of metric {self.name!r} must be 1 to {DEPTH}, got {self.k}")
+        raise_first(
+            (self.k == 0 and cutoff == "required", f"metric {self.name!r} needs a cutoff, as in '{self.name}@5'"),
+            (self.k != 0 and cutoff == "none", f"metric {self.name!r} takes no cutoff, got @{self.k}"),
+            (not 0 <= self.k <= DEPTH, f"the cutoff of metric {self.name!r} must be 1 to {DEPTH}, got {self.k}"),
+        )
         if self.group and self.declaration.needs != ("rankings",):
             names = ", ".join(name for name, declared in METRICS.items() if declared.needs == ("rankings",))
             raise ParameterError(f"metric {self.name!r} has no figures of groups; those of rankings have: {names}")

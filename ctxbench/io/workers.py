@@ -28,12 +28,12 @@ from typing import Any, TypeAlias, TypeVar
 
 from ctxbench.io.errors import (
     Message,
-    ParameterError,
     StorageError,
     UserError,
     check_range,
     first_few,
     install_command,
+    raise_first,
 )
 from ctxbench.io.files import Closing, cache_dir, sweep_folder, write_atomic
 
@@ -72,10 +72,10 @@ class Workers:
     def __post_init__(self) -> None:
         if self.jobs is not None:
             check_range("jobs", self.jobs, 1)
-        if self.on and not _ON.fullmatch(self.on):
-            raise ParameterError(Message("io.workers-on", on=self.on))
-        if self.address and self.jobs is not None:
-            raise ParameterError(Message("io.workers-jobs", on=self.on))
+        raise_first(
+            (self.on and not _ON.fullmatch(self.on), Message("io.workers-on", on=self.on)),
+            (self.address and self.jobs is not None, Message("io.workers-jobs", on=self.on)),
+        )
 
     @property
     def cluster(self) -> str:

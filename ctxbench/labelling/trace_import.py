@@ -26,7 +26,7 @@ from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.files import copy_other_files, refuse_loss, write_files
 from ctxbench.datasets.layout import CARD, EXPOSURE, Exposure, own_files, read_card, write_exposures
 from ctxbench.io.console import ProgressListener, silent
-from ctxbench.io.errors import Fault, InputError, Message, ParameterError, merge_equal_faults, none_found
+from ctxbench.io.errors import Fault, InputError, Message, ParameterError, merge_equal_faults, none_found, raise_first
 from ctxbench.io.files import atomic_folder, cache_dir, write_atomic
 from ctxbench.io.redaction import Redactor, redactor
 from ctxbench.labelling.agent_sessions import KINDS, SessionReader, transcript_fields
@@ -137,10 +137,10 @@ def _check_turns(groups: Sequence[object], logs: Sequence[Path], reader: LogFile
         return
     if findings.faults:
         raise _unreadable(findings.faults, "traces")
-    if reader.has_sessions:
-        raise ParameterError(Message("labelling.session-without-request", files=files, lines=n["lines"]))
-    if not n["lines"]:
-        raise ParameterError(Message("labelling.empty-log", files=files))
+    raise_first(
+        (reader.has_sessions, Message("labelling.session-without-request", files=files, lines=n["lines"])),
+        (not n["lines"], Message("labelling.empty-log", files=files)),
+    )
     raise ParameterError(
         Message(
             "labelling.log-without-turns",
