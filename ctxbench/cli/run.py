@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -57,7 +57,9 @@ from ctxbench.selectors.definitions import find_definition, selector_name, shipp
 from ctxbench.selectors.external import all_empty
 from ctxbench.selectors.selector import offered_sizes
 
-if TYPE_CHECKING:  # what only `data overlap` needs
+if TYPE_CHECKING:  # what only some commands need
+    from rich.console import Console, RenderableType
+
     from ctxbench.labelling.overlap import EditEffect, NamesAlike, Overlap, OverlapPair
 
 
@@ -188,8 +190,10 @@ def _run(
                 bar.say(line)
             text = f"{done.made} selector run{'' if done.made == 1 else 's'} made, {done.reused} reused"
             if done.kept:
-                names = ", ".join(done.kept)
-                bar.say(f"not asked again, since no source file of it has changed: {names}; --fresh asks again")
+                bar.say(
+                    "not asked again, since no source file of it has changed: "
+                    f"{', '.join(done.kept)}; --fresh asks again"
+                )
             bar.say(f"{text}; {done.embedded:,} texts embedded{'' if done.embedded else ', no model loaded'}")
             if prepared.experiment.path is None:
                 for line in _all_empty(prepared, RunFolder(path)):
@@ -304,20 +308,16 @@ def measure_latency(selectors: Sequence[str], catalog: str, *, embedder: str, se
         steps = [step for pipeline in pipelines.values() for step in (pipeline.retrieve, *pipeline.refine)]
         embeds = any(kind_of(use) == EMBEDDER for step in steps for use in step.uses)
         embedding = latency.time_embedding(model, [request.text for request in requests]) if embeds else None
-    if as_json:
-        print_json(
-            {
-                "catalog": {"items": len(items), "hash": items.hash},
-                "embedder": model.identity.as_dict(),
-                "requests": len(requests),
-                "machine": machine(),
-                "unit": "seconds",
-                "selectors": {name: asdict(quantiles) for name, quantiles in times.items()},
-                "embedding": None if embedding is None else asdict(embedding),
-            }
-        )
-    else:
-        show_tables(lambda _: latency_tables(times, embedding))
+    measured = {
+        "catalog": {"items": len(items), "hash": items.hash},
+        "embedder": model.identity.as_dict(),
+        "requests": len(requests),
+        "machine": machine(),
+        "unit": "seconds",
+        "selectors": {name: asdict(quantiles) for name, quantiles in times.items()},
+        "embedding": None if embedding is None else asdict(embedding),
+    }
+    _show(measured, lambda _: latency_tables(times, embedding), as_json=as_json)
 
 
 def measure_growth(
@@ -377,22 +377,34 @@ def measure_growth(
             seconds=seconds,
             progress=bar,
         )
+    measured = {
+        "catalog": {"items": len(items), "hash": items.hash},
+        "embedder": model.identity.as_dict(),
+        "machine": machine(),
+        "unit": "seconds",
+        "sizes": counts,
+        "batch": latency.GROWTH_BATCH,
+        "selectors": {name: [asdict(growing) for growing in costs] for name, costs in growth.items()},
+    }
+    draw = partial(growth_chart, growth, form)
+    _show(measured, lambda _: growth_tables(growth, len(items), counts), chart=chart, draw=draw, as_json=as_json)
+
+
+def _show(
+    value: Any,
+    tables: Callable[[Console], Iterable[RenderableType]],
+    *,
+    as_json: bool,
+    chart: Path | None = None,
+    draw: Callable[[], bytes] = bytes,
+) -> None:
+    """Print a value as JSON or as tables; before, draw its chart into a file if one is named."""
     if chart is not None:
-        write_atomic(chart, growth_chart(growth, form))
+        write_atomic(chart, draw())
     if as_json:
-        print_json(
-            {
-                "catalog": {"items": len(items), "hash": items.hash},
-                "embedder": model.identity.as_dict(),
-                "machine": machine(),
-                "unit": "seconds",
-                "sizes": counts,
-                "batch": latency.GROWTH_BATCH,
-                "selectors": {name: [asdict(growing) for growing in costs] for name, costs in growth.items()},
-            }
-        )
+        print_json(value)
     else:
-        show_tables(lambda _: growth_tables(growth, len(items), counts))
+        show_tables(tables)
     if chart is not None:
         say(f"chart: {chart}", err=True)
 
@@ -457,14 +469,8 @@ def _show_history(path: Path, *, limit: int | None, chart: Path | None, csv: Pat
             history = read_history(folder, limit=limit, notify=bar)
     if csv is not None:
         write_atomic(csv, history_csv(history))
-    if chart is not None:
-        write_atomic(chart, history_chart(history, form))
-    if as_json:
-        print_json(history_json(history))
-    else:
-        show_tables(lambda console: history_tables(history, console))
-    if chart is not None:
-        say(f"chart: {chart}", err=True)
+    draw = partial(history_chart, history, form)
+    _show(history_json(history), partial(history_tables, history), chart=chart, draw=draw, as_json=as_json)
 
 
 def make(catalog: str, spec: GraphSpec, *, out: Path, embedder: str, as_json: bool) -> None:

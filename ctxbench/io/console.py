@@ -164,7 +164,7 @@ def show_tables(
     """Print what rich lays out, all at once: a reader that leaves is for the caller to deal with.
 
     Args:
-        made: makes the parts for a console.
+        make_tables: makes the parts for a console.
         file: standard output if None.
         width: columns; None asks the terminal (80 where there is none).
 

@@ -432,9 +432,7 @@ _EXPORTS = (
     ("resource_logs", "scope_logs", "log_records"),
 )
 _OF_SPANS = ("attributes", "parentSpanId", "parent_span_id", "parent_id", "startTimeUnixNano", "start_time", "body")
-_OBSERVATIONS = (
-    *("GENERATION", "TOOL", "AGENT", "SPAN", "EVENT", "CHAIN", "RETRIEVER", "EVALUATOR", "EMBEDDING", "GUARDRAIL"),
-)
+_OBSERVATIONS = "GENERATION TOOL AGENT SPAN EVENT CHAIN RETRIEVER EVALUATOR EMBEDDING GUARDRAIL".split()
 _OF_OBSERVATIONS = ("traceId", "trace_id", "parentObservationId", "parent_observation_id")
 _OF_TRACES = frozenset(("bookmarked", "htmlPath", "observationCount", "release", "totalCost", "scores"))
 """Fields of Langfuse's table of traces."""
