@@ -523,24 +523,24 @@ def tune(
     several = opened(data)
     entries = _entries(selectors, parameters)
     tunables = {entry.name: entry for entry in entries if isinstance(entry, Tunable)}
-    aims = {"minimise": minimise, "maximise": maximise}
-    raise_first((policies is not None and (any(aims.values()) or constraints), Message("api.policies-given")))
-    objective = {aim: metric for aim, metric in aims.items() if metric}
-    rest = {"constraints": [_constraint(name, _plain(value)) for name, value in constraints.items()]}
-    fields: dict[str, Any] = {
-        "selectors": [entry.entry if isinstance(entry, Tunable) else entry for entry in entries],
-        "policies": {NORMAL: {**objective, **rest}} if policies is None else policies,
-        "embedder": embedder_name(embedder),
-        "tokens": counter,
-        "labels": labels,
-        **({"sample": sample} if sample else {}),
-        "trials": trials,
-        "confidence": confidence,
-        "seed": seed,
-        "together": together,
-        **({} if shipped else {"shipped": False}),
-    }
-    fields = _plain(fields)
+    objective = {aim: metric for aim, metric in (("minimise", minimise), ("maximise", maximise)) if metric}
+    raise_first((policies is not None and (objective or constraints), Message("api.policies-given")))
+    policy = {**objective, "constraints": [_constraint(name, _plain(value)) for name, value in constraints.items()]}
+    fields = _plain(
+        {
+            "selectors": [entry.entry if isinstance(entry, Tunable) else entry for entry in entries],
+            "policies": {NORMAL: policy} if policies is None else policies,
+            "embedder": embedder_name(embedder),
+            "tokens": counter,
+            "labels": labels,
+            **({"sample": sample} if sample else {}),
+            "trials": trials,
+            "confidence": confidence,
+            "seed": seed,
+            "together": together,
+            **({} if shipped else {"shipped": False}),
+        }
+    )
     digest = hashlib.sha256(json.dumps(fields, sort_keys=True, default=str).encode()).hexdigest()
     file = policies_of(fields, name="tune", digest=digest)
     raise_first((any(entry.fit for entry in file.selectors), Message("api.fit-own")))

@@ -432,7 +432,9 @@ _EXPORTS = (
     ("resource_logs", "scope_logs", "log_records"),
 )
 _OF_SPANS = ("attributes", "parentSpanId", "parent_span_id", "parent_id", "startTimeUnixNano", "start_time", "body")
-_OBSERVATIONS = "GENERATION TOOL AGENT SPAN EVENT CHAIN RETRIEVER EVALUATOR EMBEDDING GUARDRAIL".split()
+_OBSERVATIONS = (
+    *("GENERATION", "TOOL", "AGENT", "SPAN", "EVENT", "CHAIN", "RETRIEVER", "EVALUATOR", "EMBEDDING", "GUARDRAIL"),
+)
 _OF_OBSERVATIONS = ("traceId", "trace_id", "parentObservationId", "parent_observation_id")
 _OF_TRACES = frozenset(("bookmarked", "htmlPath", "observationCount", "release", "totalCost", "scores"))
 """Fields of Langfuse's table of traces."""
@@ -561,8 +563,8 @@ def _span(data: Mapping[str, Any], shared: Mapping[str, Any], default_id: str) -
     tools = next((value for value in (fields["tools"], *bodies) if value is not None), None)
     entries = parsed(request)
     messages_of_tools = [entry for entry in entries if entry.get("role") == "tool"] if all_objects(entries) else []
-    descriptions = [entry for entry in messages_of_tools if describes_item(entry.get("content"))]
-    if descriptions:  # of LangChain's callback of Langfuse
+    # LangChain's callback of Langfuse describes tools in messages
+    if descriptions := [entry for entry in messages_of_tools if describes_item(entry.get("content"))]:
         tools = [entry["content"] for entry in descriptions]
         request = [entry for entry in entries if entry not in descriptions]
     thrown = [str(details.get("exception.message") or "") for name, details in events if name == "exception"]
