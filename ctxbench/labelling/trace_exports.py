@@ -35,8 +35,10 @@ from ctxbench.labelling.trace_messages import (
     LogFindings,
     Record,
     all_objects,
+    field_of,
     first_of,
     get,
+    object_of,
     parsed,
     plain_text,
     read_request,
@@ -498,10 +500,10 @@ def _entries(data: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], dict[
     inherited = {name: above[name] for name in _INHERITED if above.get(name) is not None}
     bodies: dict[str, dict[str, Any]] = {}  # of a batch of Langfuse: events that make or change observations
     for event in data["batch"] if all_objects(data.get("batch")) else ():
-        body = {name: value for name, value in _object(event.get("body")).items() if value is not None}
+        body = {name: value for name, value in object_of(event.get("body")).items() if value is not None}
         kind = {"type": str(event.get("type")).partition("-")[0].upper()}
         bodies[str(body.get("id"))] = {**bodies.get(str(body.get("id")), {}), **kind, **body}
-    rows = [{name: _object(column).get(label) for name, column in data.items()} for label in _object(labels)]
+    rows = [{name: object_of(column).get(label) for name, column in data.items()} for label in object_of(labels)]
     for row in (
         *rows,
         *bodies.values(),
@@ -516,7 +518,7 @@ def _is_span(data: Mapping[str, Any]) -> bool:
     A turn may have the id of a trace, and an object called `context`. An object with a field of a turn is a span only
     if it also has the id and another field of a span.
     """
-    span_id, trace = _field(data, *_FIELDS["id"][:-1]), _field(data, *_FIELDS["trace"])
+    span_id, trace = field_of(data, *_FIELDS["id"][:-1]), field_of(data, *_FIELDS["trace"])
     is_turn = any(name in data for name in TURN_MARKS) and not (span_id and any(name in data for name in _OF_SPANS))
     has_id = any(isinstance(identity, str | int) for identity in (span_id, trace))
     return not is_turn and (has_id or _is_observation(data) or _is_run(data))
@@ -537,11 +539,11 @@ def _is_run(data: Mapping[str, Any]) -> bool:
 
 def _span(data: Mapping[str, Any], shared: Mapping[str, Any], default_id: str) -> Span:
     """A span of any program in the one form."""
-    extra = _object(data.get("extra"))
-    metadata = _object(data.get("metadata")) or _object(extra.get("metadata"))
+    extra = object_of(data.get("extra"))
+    metadata = object_of(data.get("metadata")) or object_of(extra.get("metadata"))
     columns = {name.removeprefix("attributes."): data[name] for name in data if name.startswith("attributes.")}
     listed = data["tags"] if all_objects(data.get("tags")) else data.get("attributes")  # of Jaeger: tags
-    attributes = {**shared, **_attributes(listed), **columns, **_object(metadata.get("attributes"))}
+    attributes = {**shared, **_attributes(listed), **columns, **object_of(metadata.get("attributes"))}
     logged = data["events"] if all_objects(data.get("events")) else ()
     events = [(str(event.get("name") or ""), _attributes(event.get("attributes"))) for event in logged]
     if "body" in data:
@@ -549,17 +551,17 @@ def _span(data: Mapping[str, Any], shared: Mapping[str, Any], default_id: str) -
         content = {**attributes, **(content if isinstance(content, dict) else {"content": content})}
         events = [(str(get(data, "eventName", "event_name") or attributes.get("event.name") or ""), content)]
     attributes |= {key: value for name, details in events if name in _DETAILS for key, value in details.items()}
-    flat = {**data, "span_attributes": _object(data.get("span_attributes")), **_nested(attributes)}
+    flat = {**data, "span_attributes": object_of(data.get("span_attributes")), **_nested(attributes)}
     if "run_type" in data:
         flat["session_id"] = None  # of LangSmith: a project
-    fields = {role: _field(flat, *names) for role, names in _FIELDS.items()}
+    fields = {role: field_of(flat, *names) for role, names in _FIELDS.items()}
     messages, answers = _of_events(events)
     kind = _kind(flat)
     if fields["text"] is not None or fields["calls"] is not None:
         fields["response"] = {"text": fields["text"], "toolCalls": parsed(fields["calls"])}
     request = messages if fields["request"] is None else fields["request"]
     parameters = (flat.get("input.value"), flat.get("llm.invocation_parameters"), extra.get("invocation_params"))
-    bodies = (get(body, *_DEFINITIONS) for body in map(_object, (request, metadata, extra, *parameters)))
+    bodies = (get(body, *_DEFINITIONS) for body in map(object_of, (request, metadata, extra, *parameters)))
     tools = next((value for value in (fields["tools"], *bodies) if value is not None), None)
     entries = parsed(request)
     messages_of_tools = [entry for entry in entries if entry.get("role") == "tool"] if all_objects(entries) else []
@@ -589,10 +591,10 @@ def _span(data: Mapping[str, Any], shared: Mapping[str, Any], default_id: str) -
 
 def _kind(flat: Mapping[str, Any]) -> str:
     """The kind of a span, by its fields that name one, else by its attributes of the GenAI conventions."""
-    values = [_field(flat, name) for name in (*_FIELDS["kind"], "name")]
+    values = [field_of(flat, name) for name in (*_FIELDS["kind"], "name")]
     values[-1] = values[-1] if str(values[-1]).startswith("ai.") else None
     names = [value.split(" ")[0].casefold() for value in values if isinstance(value, str)]
-    is_model_call = _field(flat, "gen_ai.input.messages", "gen_ai.request.model", "gen_ai.prompt") is not None
+    is_model_call = field_of(flat, "gen_ai.input.messages", "gen_ai.request.model", "gen_ai.prompt") is not None
     by_attributes = "tool" if "gen_ai.tool.name" in flat else "chat" if is_model_call else ""
     default = by_attributes if flat.get("gen_ai.operation.name") is None else ""
     return next((_KINDS[name] for name in names if name in _KINDS), default)
@@ -608,31 +610,11 @@ def _of_events(events: list[tuple[str, dict[str, Any]]]) -> tuple[list[Any] | No
     return messages or None, answers or None
 
 
-def _object(value: Any) -> dict[str, Any]:
-    """An object, also from its JSON text; empty for other values."""
-    value = parsed(value)
-    return value if isinstance(value, dict) else {}
-
-
-def _field(data: Mapping[str, Any], *names: str) -> Any:
-    """The first value of some fields that is not null; dots lead into objects and lists."""
-    for name in names:
-        if (value := data.get(name)) is None and "." in name:
-            value = data
-            for part in name.split("."):
-                value = parsed(value)
-                value = dict(enumerate(value)) if isinstance(value, list) else value
-                value = value.get(int(part) if part.isdecimal() else part) if isinstance(value, dict) else None
-        if value is not None and value != "":
-            return value
-    return None
-
-
 def _attributes(value: Any) -> dict[str, Any]:
     """Attributes as an object, from OTLP's list of keys and values, an object, or its text."""
     if isinstance(value, list):
         return {str(entry["key"]): _value(entry.get("value")) for entry in value if "key" in entry}
-    return dict(_object(value))
+    return dict(object_of(value))
 
 
 def _value(value: Any) -> Any:
@@ -740,13 +722,13 @@ class LogReader:
 
 def _har_requests(value: Any) -> list[dict[str, Any]]:
     """The requests to models, with their responses, in a HAR file (http://www.softwareishard.com/blog/har-12-spec/)."""
-    entries = _field(value, "log.entries") if isinstance(value, dict) else None
+    entries = field_of(value, "log.entries") if isinstance(value, dict) else None
     return [entry for entry in entries if find_request(entry)] if all_objects(entries) else []
 
 
 def _plain(value: Any) -> Any:
     """A document; of a state of LangGraph its values, of a row of texts the objects in them."""
-    if isinstance(value, dict) and isinstance(_field(value, "values.messages"), list):
+    if isinstance(value, dict) and isinstance(field_of(value, "values.messages"), list):
         return value["values"]
     is_row = isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
     return {name: parsed(text) for name, text in value.items() if text} if is_row else value

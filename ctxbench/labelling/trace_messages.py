@@ -250,9 +250,29 @@ def parsed(value: Any) -> Any:
         return value
 
 
+def object_of(value: Any) -> dict[str, Any]:
+    """An object, also from its JSON text; empty for other values."""
+    value = parsed(value)
+    return value if isinstance(value, dict) else {}
+
+
 def first_of(value: Any) -> Any:
     """The first entry of a list; None if it is empty or no list."""
     return value[0] if isinstance(value, list) and value else None
+
+
+def field_of(data: Mapping[str, Any], *names: str) -> Any:
+    """The first value of some fields that is not null; dots lead into objects and lists."""
+    for name in names:
+        if (value := data.get(name)) is None and "." in name:
+            value = data
+            for part in name.split("."):
+                value = parsed(value)
+                value = dict(enumerate(value)) if isinstance(value, list) else value
+                value = value.get(int(part) if part.isdecimal() else part) if isinstance(value, dict) else None
+        if value is not None and value != "":
+            return value
+    return None
 
 
 def all_objects(value: Any) -> TypeGuard[list[dict[str, Any]]]:
