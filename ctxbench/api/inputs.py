@@ -343,16 +343,16 @@ def _ranked(run: Any, name: str) -> Iterator[tuple[str, int, str, str, Any]]:
         ParameterError: it is no run.
         InputError: a column is missing.
     """
-    given = run.to_dict() if hasattr(run, "to_dict") and not hasattr(run, "columns") else run  # of ranx
-    rankings = given if isinstance(given, Mapping) else {}
-    for part in (given, *rankings.values()):
+    data = run.to_dict() if hasattr(run, "to_dict") and not hasattr(run, "columns") else run  # of ranx
+    rankings = data if isinstance(data, Mapping) else {}
+    for part in (data, *rankings.values()):
         raise_first((isinstance(part, str) or not isinstance(part, Iterable), Message("api.run-form", got=part)))
     for query, ranking in rankings.items():
         pairs = ranking.items() if isinstance(ranking, Mapping) else ((item, -n) for n, item in enumerate(ranking, 1))
         yield from ((f"{name}, query {query}", 0, str(query), str(item), score) for item, score in pairs)
-    if given is rankings:
+    if data is rankings:
         return
-    frame = given if hasattr(given, "columns") else make_frame(given)
+    frame = data if hasattr(data, "columns") else make_frame(data)
     query, item, score, rank = (
         next((list(frame[option]) for option in options if option in frame.columns), None)
         for options in _RUN_COLUMNS.values()

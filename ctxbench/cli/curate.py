@@ -66,7 +66,7 @@ def stats_lines(stats: DatasetStats, *, limit: int | None = 10) -> list[str]:
     leaks = [f"{leak.query}: {leak.item} ({leak.how})" for leak in stats.leaks if leak.how != "server"]
     servers = {leak.query for leak in stats.leaks if leak.how == "server"}
     named = f"queries that name a required item: {stats.named:,} of {stats.leak_queries:,} ({RULE})"
-    never = f"items never required: {len(stats.never_required):,} of {counts['items']:,}"
+    never_required = f"items never required: {len(stats.never_required):,} of {counts['items']:,}"
     return [
         f"{stats.name} {stats.version} ({stats.hash[:12]})",
         f"items    {counts['items']:,} ({types})",
@@ -102,7 +102,7 @@ def stats_lines(stats: DatasetStats, *, limit: int | None = 10) -> list[str]:
         *_section(named, leaks, limit)[:-1],
         f"queries that name the server of a required item: {len(servers):,}",
         "",
-        *_section(never, stats.never_required, limit),
+        *_section(never_required, stats.never_required, limit),
         *_section(f"queries not labelled in full: {len(stats.unlabelled):,}", stats.unlabelled, limit),
         *_tag_lines(stats)[:-1],
     ]
@@ -285,7 +285,7 @@ def export_lines(report: ExportReport, *, plain: bool = False) -> list[str]:
     """The written files, and data that the format lacks, as lines."""
     labels = ", ".join(f"{name} {n:,}" for name, n in report.labels.items())
     where = "not written (--plain)" if plain else "written to `metadata` and export.json for ctxbench"
-    others = (
+    differences = (
         f"{count(len(ids), 'query', 'queries')} differ in other programs: {why} "
         f"({', '.join(ids[:3])}{', ...' if len(ids) > 3 else ''})"
         for why, ids in report.other_values.items()
@@ -296,7 +296,7 @@ def export_lines(report: ExportReport, *, plain: bool = False) -> list[str]:
         *(f"no run of {name}: it has no ranking" for name in report.without_ranking),
         *([f"data that the format lacks, {where}:"] if report.not_held else []),
         *(f"  {n:,} {noun}" for noun, n in report.not_held.items()),
-        *(f"ranking metrics of {text}" for text in others),
+        *(f"ranking metrics of {text}" for text in differences),
         f"written to {report.folder}",
     ]
 

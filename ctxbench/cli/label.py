@@ -62,9 +62,9 @@ def item_name(key: ItemKey) -> str:
 
 def item_line(item: Item, note: str, columns: int) -> str:
     """An item in one line: its name, of which a long one loses its middle, the note, and its description."""
-    name, most = item_name(item.key), max(2 * columns // 3, 12)
-    if len(name) > most:
-        name = f"{cut(name, most // 2)}{name[-most // 2 :]}"
+    name, longest = item_name(item.key), max(2 * columns // 3, 12)
+    if len(name) > longest:
+        name = f"{cut(name, longest // 2)}{name[-longest // 2 :]}"
     return cut(f"{name}{note and f', {note}'}: {item.description or item.text}", columns)
 
 
@@ -468,9 +468,9 @@ def _print_figures(before: Report | None, after: Report) -> None:
     for title, figures, lowest in (("completeness", after.completeness, 0.0), ("difference", after.differences, -1.0)):
         rows.append([title, *(["before"] if earlier else []), "now", "answers to halve it"] if figures else [])
         for figure in figures:
-            needed = after.labels_to_halve_interval[figure.name]
-            values = [_figure_text(each, lowest) for each in (earlier.get(figure.name), figure) if each is not None]
-            rows.append([f"  {figure.name}", *values, "-" if needed is None else f"{needed:,}" if needed else "exact"])
+            n_answers = after.labels_to_halve_interval[figure.name]
+            values = [_figure_text(row, lowest) for row in (earlier.get(figure.name), figure) if row is not None]
+            rows.append([f"  {figure.name}", *values, "-" if n_answers is None else f"{n_answers:,}" if n_answers else "exact"])
             unknown = unknown or "unknown" in values
     say(*aligned([row for row in rows if row]))
     per_answer = f"{after.minutes_per_answer:.2f} minutes per answer, {after.answers_per_query:.1f} answers per query"

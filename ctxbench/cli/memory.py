@@ -230,8 +230,8 @@ def _given_options(options: Mapping[str, Any]) -> dict[str, Any]:
     if options["depth"] is not None and not options["relationships"]:
         raise ParameterError("--depth needs --relationships; add it, or remove --depth")
     named_instant("--as-of", options["time"])
-    given = {name: value for name, value in options.items() if value is not None}
-    return given | {"settings": parse_values(tuple(given.get("settings", ())))}
+    set_options = {name: value for name, value in options.items() if value is not None}
+    return set_options | {"settings": parse_values(tuple(set_options.get("settings", ())))}
 
 
 @contextmanager

@@ -652,8 +652,8 @@ def _lines(pipeline: Pipeline, explanation: Explanation, label: str, counter: st
     n = len(explanation.chosen)
     n_session = sum(candidate.offered.origin == "session" for candidate in explanation.chosen)
     modes = {candidate.offered.mode for candidate in explanation.chosen if candidate.offered.origin == "session"}
-    held = "always in" if modes == {"always"} else "in the session"
-    session_text = f" beside {n_session} {held}" if n_session else ""
+    how_included = "always in" if modes == {"always"} else "in the session"
+    session_text = f" beside {n_session} {how_included}" if n_session else ""
     offered = f"{n - n_session} of {count(explanation.eligible, 'item')} offered{session_text}"
     in_all = f", {explanation.total_tokens:,} with what the session holds" if n_session else ""
     tokens = f"{explanation.prompt_tokens:,} prompt tokens ({counter}){in_all}"

@@ -227,8 +227,8 @@ def datasets_of_run(folder: Path, opened: Mapping[str, Dataset] = MappingProxyTy
             result.faults.append(Message("gate.run-dataset-unreadable", dataset=name, run=folder, error=error))
             continue
         result.opened[name] = dataset.judged_by(str(manifest["experiment"].get("judged", "")))
-        if (now := result.asked[name].hash) != about["hash"]:
-            hashes = {"hash": now[:12], "run_hash": str(about["hash"])[:12]}
+        if (current_hash := result.asked[name].hash) != about["hash"]:
+            hashes = {"hash": current_hash[:12], "run_hash": str(about["hash"])[:12]}
             result.faults.append(Message("gate.run-dataset-changed", dataset=name, run=folder, **hashes))
     return result
 

@@ -214,7 +214,7 @@ class LogFilter(logging.Filter):
 
     def __init__(self, url: str, shown_url: str) -> None:
         super().__init__()
-        self._url, self._shown = url, shown_url
+        self._url, self._shown_url = url, shown_url
 
     def begin(self) -> None:
         """Filter from now on."""
@@ -227,7 +227,7 @@ class LogFilter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         """Put what may be shown in place of the URL; every record is kept."""
         if isinstance(record.args, tuple):
-            record.args = tuple(self._shown if str(argument) == self._url else argument for argument in record.args)
+            record.args = tuple(self._shown_url if str(argument) == self._url else argument for argument in record.args)
         return True
 
 

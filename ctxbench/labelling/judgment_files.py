@@ -546,8 +546,8 @@ def not_held(dataset: Dataset) -> dict[str, int]:
 
 def judged_queries(dataset: Dataset) -> set[str]:
     """The queries with labels in qrels: fully labelled, with a required item, or with any label as trec_eval judges."""
-    least = Grade.IRRELEVANT if dataset.judged_as == TREC else Grade.REQUIRED
-    return {label.query for label in dataset.labels if label.grade >= least} - set(dataset.unlabelled)
+    lowest = Grade.IRRELEVANT if dataset.judged_as == TREC else Grade.REQUIRED
+    return {label.query for label in dataset.labels if label.grade >= lowest} - set(dataset.unlabelled)
 
 
 def _corpus_rows(dataset: Dataset, *, plain: bool) -> Iterator[dict[str, Any]]:
@@ -616,21 +616,21 @@ def _of_run(dataset: Dataset, run: Path, split: str) -> tuple[Dataset, dict[str,
         StorageError: the run is missing or damaged, or none of its datasets is this one.
         ParameterError: the run has no query of the split.
     """
-    store, asked = RunFolder(run), dataset
+    store, queried = RunFolder(run), dataset
     manifest = store.read("manifest.json")
     with suppress(UserError):  # it has no such split, so it is another dataset
-        asked = asked_queries(dataset, manifest)
+        queried = asked_queries(dataset, manifest)
     datasets = {name: entry["hash"] for name, entry in manifest["datasets"].items()}
-    name = next((name for name, content in datasets.items() if content == asked.hash), None)
+    name = next((name for name, content in datasets.items() if content == queried.hash), None)
     if name is None:
         listed = ", ".join(f"{name} {content[:12]}" for name, content in datasets.items())
         raise StorageError(
-            f"{run} is a run on {listed}, not on {dataset.name} {asked.hash[:12]}; export the dataset of the run"
+            f"{run} is a run on {listed}, not on {dataset.name} {queried.hash[:12]}; export the dataset of the run"
         )
-    missing = Message("labelling.split-not-in-run", run=run, split=split, splits=asked.split_names)
-    raise_first((split and split not in asked.split_names, missing))
+    missing = Message("labelling.split-not-in-run", run=run, split=split, splits=queried.split_names)
+    raise_first((split and split not in queried.split_names, missing))
     answers = {selector: store.load(name, selector).answers for selector in manifest["selectors"]}
-    return select_queries(asked, split=split), answers
+    return select_queries(queried, split=split), answers
 
 
 def _run(dataset: Dataset, selector: str, answers: Slice | StoredAnswers) -> str:

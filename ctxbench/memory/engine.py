@@ -638,44 +638,44 @@ class ContextCache:
         check_range("size", size, 0)
         check_range("seconds", seconds, 0)
         self._size, self._seconds, self._clock = size, seconds, clock
-        self._kept: dict[str, KeptContext] = {}  # last used last
+        self._contexts: dict[str, KeptContext] = {}  # last used last
         self._lock = threading.Lock()
 
     def __contains__(self, key: str) -> bool:
         with self._lock:
             self._drop_old()
-            return key in self._kept
+            return key in self._contexts
 
     def entry(self, key: str, *, catalog: str, thread: str | None, user: str | None) -> KeptContext:
         """The entry of a key, perhaps a new one; updates its time of use."""
         with self._lock:
             self._drop_old()
-            entry = self._kept.pop(key, None)
+            entry = self._contexts.pop(key, None)
             if entry is None:
                 entry = KeptContext(catalog, thread, user)
                 # free the memory of earlier catalogs of the user
                 self._keep_only(lambda entry: entry.user != user or entry.catalog == catalog)
             entry.used = self._clock()
-            self._kept[key] = entry
-            while len(self._kept) > self._size:
-                del self._kept[next(iter(self._kept))]
+            self._contexts[key] = entry
+            while len(self._contexts) > self._size:
+                del self._contexts[next(iter(self._contexts))]
             return entry
 
     def forget(self, *, thread: str | None = None, user: str | None = None) -> int:
         """Remove the contexts of a thread, a user, or both; by default all. Returns their number."""
         with self._lock:
-            before = len(self._kept)
+            before = len(self._contexts)
             self._keep_only(
                 lambda entry: (
                     (thread is not None and entry.thread != thread) or (user is not None and entry.user != user)
                 )
             )
-            return before - len(self._kept)
+            return before - len(self._contexts)
 
     def _drop_old(self) -> None:
         end = self._clock() - self._seconds
-        for key in [key for key, entry in self._kept.items() if entry.used <= end]:
-            del self._kept[key]
+        for key in [key for key, entry in self._contexts.items() if entry.used <= end]:
+            del self._contexts[key]
 
     def _keep_only(self, is_kept: Callable[[KeptContext], bool]) -> None:
-        self._kept = {key: entry for key, entry in self._kept.items() if is_kept(entry)}
+        self._contexts = {key: entry for key, entry in self._contexts.items() if is_kept(entry)}

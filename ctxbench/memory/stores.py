@@ -549,7 +549,7 @@ class UserCatalogs:
 
     def __init__(self, workspace: str | None) -> None:
         self._workspace = workspace
-        self._whole: Catalog | None = None  # the source of `public`
+        self._source: Catalog | None = None  # the source of `public`
         self.public = Catalog(())
         self._user_catalogs: dict[str | None, Catalog] = {}  # each extends `public`; last used last
         self._lock = threading.Lock()
@@ -558,9 +558,9 @@ class UserCatalogs:
         """The items of a catalog that a user sees."""
         with self._lock:
             everybodys = catalog.facts.open_to(self._workspace, None)
-            if self._whole is not catalog:
+            if self._source is not catalog:
                 self._take_public(_linked_among(_items_at(catalog, everybodys), Catalog(())))
-                self._whole = catalog
+                self._source = catalog
             public, before = self.public, self._user_catalogs.pop(user, None)
             own_items = _items_at(catalog, catalog.facts.open_to(self._workspace, user) & ~everybodys)
             if not own_items:

@@ -42,7 +42,7 @@ class _Versions(Generic[T]):
     """
 
     def __init__(self, limit: int | None) -> None:
-        self._most = limit
+        self._limit = limit
         self._entries: dict[str, tuple[T, list[str]]] = {}  # last used last
         self._lock = threading.RLock()  # retrievers may run side by side
 
@@ -60,7 +60,7 @@ class _Versions(Generic[T]):
             _used(line, key)
             while len(line) > KEPT:
                 del self._entries[line.pop(0)]
-            while self._most is not None and len(self._entries) > self._most:
+            while self._limit is not None and len(self._entries) > self._limit:
                 oldest = next(iter(self._entries))
                 self._entries.pop(oldest)[1].remove(oldest)
             return index

@@ -292,8 +292,8 @@ def _foot(points: Mapping[str, tuple[Estimate, Estimate]], y: Metric) -> tuple[f
 def _end(points: Mapping[str, tuple[Estimate, Estimate]], x: Metric) -> tuple[float, list[str]]:
     """The end of the x axis, and the selectors that are not drawn at it."""
     values = sorted(across.value for across, _ in points.values())
-    most = values[math.ceil(_MOST * len(values)) - 1] if values else 0.0
-    limit = LOG_FROM * most if most > 0 and document.unit(x) != "%" else math.inf
+    usual = values[math.ceil(_MOST * len(values)) - 1] if values else 0.0
+    limit = LOG_FROM * usual if usual > 0 and document.unit(x) != "%" else math.inf
     within = [name for name, (across, _) in points.items() if across.value <= limit]
     return max((_ends(points[name][0])[1] for name in within), default=0.0), within
 

@@ -693,8 +693,8 @@ def _is_bound(name: str) -> bool:
 def _comparisons(dataset: DatasetSummary) -> dict[str, tuple[Comparison, Comparison | None]]:
     """By selector, its completeness and its tokens compared with the baseline of the run."""
     rows = {selector.selector: selector.against for selector in dataset.selectors}
-    known = {name: row for name, row in rows.items() if str(COMPLETENESS) in row and row[str(COMPLETENESS)].n}
-    return {name: (row[str(COMPLETENESS)], row.get(str(TOKENS))) for name, row in known.items()}
+    measured = {name: row for name, row in rows.items() if str(COMPLETENESS) in row and row[str(COMPLETENESS)].n}
+    return {name: (row[str(COMPLETENESS)], row.get(str(TOKENS))) for name, row in measured.items()}
 
 
 def _rival(datasets: Sequence[DatasetSummary]) -> str:

@@ -152,8 +152,8 @@ def target_text(outcome: PolicyOutcome) -> str:
 
 def _labels_would(outcome: PolicyOutcome) -> str:
     """How many more labels would decide the constraints that are open, without the verb."""
-    needed = [verdict.needed for verdict in outcome.verdicts if verdict.status == "open" and verdict.needed is not None]
-    return f"about {document.two_digits(max(needed)):,} more labels would" if needed else "more labels hardly would"
+    numbers = [verdict.needed for verdict in outcome.verdicts if verdict.status == "open" and verdict.needed is not None]
+    return f"about {document.two_digits(max(numbers)):,} more labels would" if numbers else "more labels hardly would"
 
 
 def policy_text(policy: Policy) -> str:
@@ -289,10 +289,10 @@ def _more_complete(dataset: DatasetTuning, outcome: PolicyOutcome) -> str:
     if not gap or advised is None or (dataset.shipped[LEARNED_NORMAL] is dataset.default and outcome.recommended):
         return ""
     figures, points = dataset.shipped[LEARNED_NORMAL].figures, document.number(COMPLETENESS, gap)
-    apart = advised.figures["completeness"].interval.high < figures["completeness"].interval.low
+    is_separate = advised.figures["completeness"].interval.high < figures["completeness"].interval.low
     text = f"{LEARNED_NORMAL} is {points if float(points) else 'less than 0.1'} points more complete"
     tokens = figures.get(str(TOKENS))
-    return f"{'Warning: ' * apart}{text}{f' at {document.with_unit(TOKENS, tokens.value)} tokens' if tokens else ''}"
+    return f"{'Warning: ' * is_separate}{text}{f' at {document.with_unit(TOKENS, tokens.value)} tokens' if tokens else ''}"
 
 
 def _over_datasets(name: str, several: Sequence[tuple[DatasetTuning, PolicyOutcome]]) -> str:

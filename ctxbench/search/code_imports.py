@@ -337,7 +337,7 @@ class _Crates:
         self._brought: dict[_Module, _Module | None] = {}  # what such a name in a module leads to, once looked for
         self._package: dict[str, str] = {}  # by root file, its Cargo.toml
         self._manifests = {path: tree.toml(path) for path in tree.named("Cargo.toml")}
-        self._known: dict[str, dict[str, str]] = {}  # by Cargo.toml, root files by the name that they are used by
+        self._root_files: dict[str, dict[str, str]] = {}  # by Cargo.toml, root files by the name that they are used by
         for path in self._manifests:
             for root in self._roots(path):
                 self._package.setdefault(root, path)
@@ -455,8 +455,8 @@ class _Crates:
 
     def _crates_known(self, path: str) -> dict[str, str]:
         """The libraries of the tree that a package may name: its own, and those that it depends on by path."""
-        if path in self._known:
-            return self._known[path]
+        if path in self._root_files:
+            return self._root_files[path]
         manifest, folder = self._manifests.get(path, {}), folder_of(path)
         libraries: dict[str, str | None] = {}
         tables = [manifest, *(manifest.get("target") or {}).values()]
@@ -476,8 +476,8 @@ class _Crates:
         package_name: Any = at(manifest, "lib", "name") or at(manifest, "package", "name")
         if isinstance(package_name, str):
             libraries[package_name.replace("-", "_")] = self._library(path)
-        self._known[path] = {name: file for name, file in libraries.items() if file is not None}
-        return self._known[path]
+        self._root_files[path] = {name: file for name, file in libraries.items() if file is not None}
+        return self._root_files[path]
 
     def _of_workspace(self, path: str, name: str) -> tuple[str, Any]:
         """The folder of the workspace around a package, and the path that it gives a dependency."""

@@ -150,7 +150,7 @@ class DenseIndex:
     ) -> None:
         self._catalog, self._chunker, self._files = catalog, chunker, files
         self._embedded = _Embedded(np.zeros(len(catalog), dtype=np.bool_))
-        self._made: dict[Hashable, tuple[ChunkMatrix, Any]] = {}
+        self._computed: dict[Hashable, tuple[ChunkMatrix, Any]] = {}
         self._lock = threading.Lock()
 
     def extended(self, catalog: Catalog) -> DenseIndex:
@@ -169,10 +169,10 @@ class DenseIndex:
         """What `make` makes of the matrix as it is now, once; None where no item is held."""
         if (matrix := self._embedded.matrix) is None:
             return None
-        made = self._made.get(name)
-        if made is None or made[0] is not matrix:
-            self._made[name] = made = matrix, make(matrix)
-        return cast("T", made[1])
+        computed = self._computed.get(name)
+        if computed is None or computed[0] is not matrix:
+            self._computed[name] = computed = matrix, make(matrix)
+        return cast("T", computed[1])
 
     def matrix(self, required: BoolArray, embed: Embed, *, skip_failed: bool = False) -> ChunkMatrix | None:
         """The vectors of all items held, once those in `required`, shape (n_items,), are among them.

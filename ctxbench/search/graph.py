@@ -412,7 +412,7 @@ class Relatives:
         self.matrix = matrix
         self._compared = heads(matrix) if only_heads else matrix
         self._span, self._whole_span = spans(self._compared), spans(matrix)
-        self._held = matrix.item[matrix.first]
+        self._items = matrix.item[matrix.first]
         self._rows: dict[int, Float32Array] = {}
 
     def chunks_of(self, items: IntArray) -> IntArray:
@@ -421,7 +421,7 @@ class Relatives:
         Args:
             items: catalog positions, rising; items without a chunk have none.
         """
-        position = positions_in(self._held, items)
+        position = positions_in(self._items, items)
         return every_pair(position, np.zeros(len(position), np.int64), self._span, np.array([0, 1], dtype=np.int64))[1]
 
     def near(
@@ -436,7 +436,7 @@ class Relatives:
             limit: at most this many.
             query: mixes similarity with the query into the ranking; None leaves it out.
         """
-        may = allowed[self._held]
+        may = allowed[self._items]
         if not len(rows) or not may.any():
             return Edges.joined([])
         proposed = self._proposed(rows)
@@ -455,12 +455,12 @@ class Relatives:
     def _proposed(self, rows: IntArray) -> Float32Array:
         """Similarity of chunks with all items by a float32 product, shape (n_rows, n_held)."""
         if missing := [row for row in rows.tolist() if row not in self._rows]:
-            if (len(self._rows) + len(missing)) * 4 * len(self._held) > _KEPT:
+            if (len(self._rows) + len(missing)) * 4 * len(self._items) > _KEPT:
                 self._rows.clear()
                 missing = rows.tolist()
             vectors = self._compared.vectors
             product = multiply(vectors[missing], vectors)
-            if len(self._held) < len(vectors):
+            if len(self._items) < len(vectors):
                 product = np.maximum.reduceat(product, self._compared.first, axis=1)
             self._rows.update(zip(missing, product, strict=True))
         return np.array([self._rows[row] for row in rows.tolist()])
@@ -492,7 +492,7 @@ class Relatives:
     def _query_similarity(self, query: QueryWeighting) -> Float32Array:
         """Similarity of the query with all items held by a float32 product, shape (n_held,)."""
         if not len(query.vectors):
-            return np.zeros(len(self._held), dtype=np.float32)
+            return np.zeros(len(self._items), dtype=np.float32)
         product = multiply(query.vectors, self.matrix.vectors) * query.weight[:, None].astype(np.float32)
         return np.asarray(np.maximum.reduceat(product.max(axis=0), self.matrix.first))
 
@@ -500,7 +500,7 @@ class Relatives:
         """The first `limit` by similarity, or by what `weighting` makes of it."""
         if weighting is None:
             return best_first(edges, limit)
-        positions = positions_in(self._held, edges.item)
+        positions = positions_in(self._items, edges.item)
         near = self._shortlisted(positions, edges.score.astype(np.float32), limit, weighting)
         edges, positions = edges.select_rows(near), positions[near]
         low, high = self._whole_span[positions], self._whole_span[positions + 1]

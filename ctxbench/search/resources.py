@@ -204,7 +204,7 @@ class LocalResources(Resources):
         self.index = index or IndexFields()
         self.mapped_from = math.inf if index is None else BYTES
         self._vectors = [vectors]
-        self._kept: dict[Hashable, Any] = {}
+        self._values: dict[Hashable, Any] = {}
         self._lock = threading.Lock()
         self._making: dict[Hashable, Any] = {}  # a lock for each value, so that one waits for no other
         self._named: dict[str, Any] = {
@@ -259,13 +259,13 @@ class LocalResources(Resources):
 
     def get_or_create(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return what was made under `key`, making it at the first call; other threads wait for what one makes."""
-        if key not in self._kept:
+        if key not in self._values:
             with self._lock:
                 making = self._making.setdefault(key, threading.RLock())
             with making:
-                if key not in self._kept:
-                    self._kept[key] = make()
-        return cast("T", self._kept[key])
+                if key not in self._values:
+                    self._values[key] = make()
+        return cast("T", self._values[key])
 
     def _resource(self, name: str) -> Any:
         if name not in self._named and name != EMBEDDER == kind_of(name):

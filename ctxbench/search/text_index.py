@@ -343,8 +343,8 @@ class Fts5Index:
         self._row: dict[tuple[str, str], int] = {}
         self._texts: list[tuple[str, str]] = []
         self._length = np.empty(0, dtype=np.int64)  # words of each row
-        self._held: OrderedDict[tuple[str, ...], _Held] = OrderedDict()
-        self._n_held = 0
+        self._postings: OrderedDict[tuple[str, ...], _Held] = OrderedDict()
+        self._n_rows = 0
         self._trigrams, self._stems = TrigramIndex(), StemMarks()
 
     def rows(self, items: Sequence[Item]) -> IntArray:
@@ -402,8 +402,8 @@ class Fts5Index:
     def _holding(self, phrase: tuple[str, ...]) -> _Held:
         """The rows that hold a phrase, or one of the same stems."""
         none, key = np.empty(0, dtype=np.int32), self._stems.stems(phrase)
-        posting = self._held.pop(key, _Held(0, none, none))
-        self._n_held -= len(posting.row)
+        posting = self._postings.pop(key, _Held(0, none, none))
+        self._n_rows -= len(posting.row)
         n_rows = len(self._length)
         if posting.n_rows < n_rows:
             arguments = (-_WHOLE, PATH_WEIGHT, _quoted(phrase), posting.n_rows)
@@ -413,10 +413,10 @@ class Fts5Index:
                 count = self._counts(row, score / _WHOLE, len(posting.row) + len(row))
                 posting = _Held(n_rows, np.append(posting.row, row.astype(np.int32)), np.append(posting.often, count))
             posting = posting._replace(n_rows=n_rows)
-        self._held[key] = posting
-        self._n_held += len(posting.row)
-        while self._n_held > _KEPT and len(self._held) > 1:
-            self._n_held -= len(self._held.popitem(last=False)[1].row)
+        self._postings[key] = posting
+        self._n_rows += len(posting.row)
+        while self._n_rows > _KEPT and len(self._postings) > 1:
+            self._n_rows -= len(self._postings.popitem(last=False)[1].row)
         return posting
 
     def _counts(self, row: IntArray, score: FloatArray, n_holding: int) -> npt.NDArray[np.int32]:

@@ -390,18 +390,18 @@ class DocumentFrequency:
 
     def __init__(self, items: Sequence[Item]) -> None:
         self._number: dict[str, int] = {}  # only ever added to; shared with what extends this
-        self._held: list[npt.NDArray[np.int32]] = []
+        self._rows: list[npt.NDArray[np.int32]] = []
         self._last = np.zeros(0, dtype=np.bool_), np.zeros(0, dtype=np.int64)
         self._add(items)
 
     def extended(self, catalog: Catalog) -> DocumentFrequency:
         """That of a catalog that begins with the items of this one; only what was added is split into words."""
-        return copy(self)._add(catalog[len(self._held) :])  # noqa: SLF001 - of this class
+        return copy(self)._add(catalog[len(self._rows) :])  # noqa: SLF001 - of this class
 
     def _add(self, items: Sequence[Item]) -> Self:
         number = self._number
         rows = ([number.setdefault(word, len(number)) for word in set(words(item.prompt_text))] for item in items)
-        self._held = [*self._held, *(np.array(row, dtype=np.int32) for row in rows)]
+        self._rows = [*self._rows, *(np.array(row, dtype=np.int32) for row in rows)]
         return self
 
     def weights(self, words: Iterable[str], visible: BoolArray) -> Mapping[str, float]:
@@ -435,7 +435,7 @@ class DocumentFrequency:
     def _added(self, counts: IntArray, items: BoolArray, by: int) -> IntArray:
         if not (positions := np.flatnonzero(items).tolist()):
             return counts
-        changes = np.bincount(np.concatenate([self._held[position] for position in positions]), minlength=len(counts))
+        changes = np.bincount(np.concatenate([self._rows[position] for position in positions]), minlength=len(counts))
         return frozen(np.append(counts, np.zeros(len(changes) - len(counts), dtype=np.int64)) + by * changes)
 
 

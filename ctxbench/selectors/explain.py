@@ -65,10 +65,17 @@ class Explained:
         """The candidate as JSON."""
         offered = {name: value for name, value in self.offered.as_dict().items() if name != "pair"}
         pair = {"query_chunk": self.query_chunk, "item_chunk": self.item_chunk} if self.item_chunk else None
-        said: dict[str, Any] = {"probability": self.probability, "price_waived": self.price_waived, "loads": self.loads}
-        said |= {"shares": dict(self.shares) or None, "words": dict(self.words) or None}
-        said |= {"factor": None if self.factor == 1.0 else self.factor}
-        row = {**offered, "tokens": self.tokens, **said, "pair": pair}
+        row = {
+            **offered,
+            "tokens": self.tokens,
+            "probability": self.probability,
+            "price_waived": self.price_waived,
+            "loads": self.loads,
+            "shares": dict(self.shares) or None,
+            "words": dict(self.words) or None,
+            "factor": None if self.factor == 1.0 else self.factor,
+            "pair": pair,
+        }
         return {name: value for name, value in row.items() if value is not None}
 
 

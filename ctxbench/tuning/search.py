@@ -382,11 +382,11 @@ def labels_to_confirm(gain: float, error: float, queries: int) -> tuple[int, int
     """
     largest = MAX_FACTOR * max(queries, _KNOWN)
     means = (gain, gain - _DOUBT * error)
-    needed = [queries * (SAFETY_ERRORS * error / mean) ** 2 if mean > 0 else math.inf for mean in means]
-    if not needed[0] <= largest:
+    sizes = [queries * (SAFETY_ERRORS * error / mean) ** 2 if mean > 0 else math.inf for mean in means]
+    if not sizes[0] <= largest:
         return None
-    fewest, most = (max(math.ceil(min(number, largest)) - queries, 1) for number in needed)
-    return fewest, most
+    fewest, at_most = (max(math.ceil(min(number, largest)) - queries, 1) for number in sizes)
+    return fewest, at_most
 
 
 def precedes(key: tuple[float, ...], other_key: tuple[float, ...]) -> bool:

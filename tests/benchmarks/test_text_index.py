@@ -60,10 +60,10 @@ def test_scores_beside_the_bare_query(benchmark, files):
         spent, scores = timed(lambda: index.scores(words, rows, match_all=False))  # noqa: B023
         taken["warm"].append(spent)
         assert np.flatnonzero(scores > 0).tolist() == sorted(row for row, _ in bare)
-        held, index._held = index._held, OrderedDict()
-        n_held, index._n_held = index._n_held, 0
+        held, index._postings = index._postings, OrderedDict()
+        n_held, index._n_rows = index._n_rows, 0
         taken["cold"].append(timed(lambda: index.scores(words, rows, match_all=False))[0])  # noqa: B023
-        index._held, index._n_held = held, n_held
+        index._postings, index._n_rows = held, n_held
     benchmark.pedantic(lambda: index.scores(words, rows, match_all=False), rounds=3)
     for name, times in taken.items():
         for share in (0.5, 0.95):

@@ -232,9 +232,9 @@ def test_words_asked_last_are_kept_up_to_a_number_of_rows(monkeypatch):
     rows = index.rows([file(f"{n}", "aa bb cc") for n in range(10)])
     monkeypatch.setattr("ctxbench.search.text_index._KEPT", 20)
     expected = index.scores(["aa", "bb", "cc"], rows, match_all=True)
-    assert list(index._held) == [("bb",), ("cc",)]
+    assert list(index._postings) == [("bb",), ("cc",)]
     assert index.scores(["aa", "bb", "cc"], rows, match_all=True).tolist() == expected.tolist()
-    assert index._n_held == 20
+    assert index._n_rows == 20
 
 
 def test_words_that_many_rows_hold_are_looked_up_when_these_are_added(monkeypatch):
@@ -264,7 +264,7 @@ index = Fts5Index()
 rows = index.rows([Item(type="file", name=str(n), text="word " * 2000 + str(n)) for n in range(400)])
 def search():
     while True:
-        index._held.clear()
+        index._postings.clear()
         index.scores(["word"], rows, match_all=False)
 for _ in range(2):
     threading.Thread(target=search, daemon=True).start()

@@ -196,7 +196,7 @@ def test_expansion_at_depth_0_computes_nothing_and_answers_as_if_it_were_off(by)
         answers.append(
             answer_rows(outcome.query, outcome.candidates, pipeline.prompts(outcome, testing.mock_resources()))
         )
-        kept.append(len(resources._kept))
+        kept.append(len(resources._values))
     assert answers[0] == answers[1] != answers[2]
     assert kept[0] == kept[1]
     assert by == "chunks" or kept[1] < kept[2]  # by chunks all that is needed is the index that the search has made

@@ -210,7 +210,7 @@ class _Work:
             allowed[candidates.item[rows][chosen[rows]]] = False
             self._allowed[request] = allowed
         self._relatives = self._chunks() if step.by != "graph" or step.query_weight else None
-        self._asked: dict[int, QueryWeighting] = self._queries() if step.query_weight else {}
+        self._weightings: dict[int, QueryWeighting] = self._queries() if step.query_weight else {}
         self._graph = self._find_graph() if step.by != "chunks" and self._leading else None
 
     def next_pass(self) -> dict[int, Edges]:
@@ -227,7 +227,7 @@ class _Work:
         from ctxbench.search.dense import Edges
         from ctxbench.search.graph import best_first, either, looked_up
 
-        step, allowed, mixed = self._step, self._allowed[request], self._asked.get(request)
+        step, allowed, mixed = self._step, self._allowed[request], self._weightings.get(request)
         by_chunks = by_graph = Edges.joined([])
         if step.by != "graph" and self._relatives is not None:
             rows = self._relatives.chunks_of(items)
