@@ -590,22 +590,22 @@ def _entry(name: str, selector: Any, tried: Mapping[str, Any]) -> dict[str, Any]
     tried = fields.pop("parameters", tried)
     raise_first((not isinstance(tried, Mapping), Message("api.parameters-form", got=tried)))
     tried = {key: tuple(map(_plain, of)) if isinstance(of, tuple) else _plain(of) for key, of in tried.items()}
-    given = fields.get("selector", "")
-    if isinstance(given, Recorded):
-        fields = {**fields, "answers": str(given.path)}
-        given = fields.pop("selector") and ""
+    selector = fields.get("selector", "")
+    if isinstance(selector, Recorded):
+        fields = {**fields, "answers": str(selector.path)}
+        selector = fields.pop("selector") and ""
     if "retrieve" in fields:
-        given = pipeline_of_mapping({key: part for key, part in fields.items() if key != "name"})
-    elif isinstance(given, str | Path):
+        selector = pipeline_of_mapping({key: part for key, part in fields.items() if key != "name"})
+    elif isinstance(selector, str | Path):
         preset = f"/{fields.pop('preset')}" if "preset" in fields else ""
-        fields |= {"selector": f"{given}{preset}"} if given else {}
+        fields |= {"selector": f"{selector}{preset}"} if selector else {}
         no_function = Message("tuning.no-function", selector=name or "answers", names=[*tried])
         raise_first((tried and not fields.keys() & {"selector", "callable"}, no_function))
         search = {key: tried_parameter(key, of)[1] for key, of in tried.items()}
         return {**fields, "search": {**fields.get("search", {}), **search}} if search else fields
     unknown = fields.keys() - {"selector", "name", *_PIPELINE_KEYS}
     check_all_known("key of a selector", unknown, ("selector", "name", "parameters"))
-    return _made(fields.get("name", ""), given, tried)
+    return _made(fields.get("name", ""), selector, tried)
 
 
 def _made(name: str, selector: Any, tried: Mapping[str, Any]) -> Tunable:

@@ -656,17 +656,17 @@ class Shown:
             score = f" - {row['score']:.2f}" if row["score"] == row["score"] else ""  # not NaN
             since = row.get("since", "same")
             marks = ["called"] * row["called"] + [since] * (since != "same")
-            shown = ShownItem(
+            entry = ShownItem(
                 lead=lead,
                 name=key.name,
                 badges=(f"{row['mode'].capitalize()}{score}", *marks),
                 colour=_COLOURS.get(row["mode"], "#57606a"),
                 description="" if item is None else item.description,
             )
-            columns[title].append(((key.server or "", math.inf if priority is None else priority, key.name), shown))
+            columns[title].append(((key.server or "", math.inf if priority is None else priority, key.name), entry))
         if not columns[_OTHERS]:
             del columns[_OTHERS]
-        return {title: [shown for _, shown in sorted(items, key=itemgetter(0))] for title, items in columns.items()}
+        return {title: [entry for _, entry in sorted(items, key=itemgetter(0))] for title, items in columns.items()}
 
     def _head(self) -> list[tuple[str, str]]:
         exchange = self.exchange

@@ -318,8 +318,8 @@ class Results:
         """
         base = self._baseline(baseline)
         if metrics is None:
-            shown = [name for name in self._shown_metrics if not parse_metric(name).declaration.parts]
-            metrics = [name for name in shown if name in HEADLINE] or shown
+            defaults = [name for name in self._shown_metrics if not parse_metric(name).declaration.parts]
+            metrics = [name for name in defaults if name in HEADLINE] or defaults
         names, parts = _listed(metrics), product(self.datasets, self.selectors)
         measured = dict.fromkeys([*self.metrics, *chain.from_iterable(self._part(*part).metrics for part in parts)])
         check_all_known("metric", names, measured)

@@ -101,11 +101,11 @@ class Question:
         below = [line for note in notes for line in wrapped(note, columns)[: size.lines // 8]]
         room = size.lines - 5 - len(self.facts) - len(below)  # beside the head, two titles, the keys, and the last line
         n = min(SHOWN, len(self.choices) - first)
-        least = max(min(n, LEAST, room // 2), 0)
+        n_shown = max(min(n, LEAST, room // 2), 0)
         request = [f"  | {line}" for line in wrapped(self.request.text or "(an empty request)", columns - 4)]
-        if (n_hidden := len(request) - max(room - least, 3)) > 0:
+        if (n_hidden := len(request) - max(room - n_shown, 3)) > 0:
             request[-n_hidden - 2 : -1] = [f"  ... {n_hidden + 1:,} more lines (v shows all)"]
-        n_earlier = max(min(MESSAGES, n_messages, room - len(request) - least), 0)
+        n_earlier = max(min(MESSAGES, n_messages, room - len(request) - n_shown), 0)
         n = max(min(n, room - len(request) - n_earlier), min(n, 1))
         earlier = [f"{message.role}: {message.content}" for message in self.request.history[n_messages - n_earlier :]]
         after = f" after {count(n_messages, 'message')}{' (v shows all)' * (n_earlier < n_messages)}" * (n_messages > 0)
@@ -280,20 +280,20 @@ def label(
             )
             raise
         changed = work.save(session).changed
-        after, made = session.report(), len(set(work.dataset.labels) - labels)
+        after, n_labels = session.report(), len(set(work.dataset.labels) - labels)
         dataset = work.dataset
     with progress() as bar:
         line = next_step_line(next_step(dataset, embedder=embedder, progress=bar), str(folder)) if minutes > 0 else ""
     if as_json:
         reports = {"before": _report_json(before), "after": _report_json(after)}
-        print_json({**reports, "asked": n_answers, "labels": made, "changed": len(changed), "next": line})
+        print_json({**reports, "asked": n_answers, "labels": n_labels, "changed": len(changed), "next": line})
         return
     if minutes > 0:
         recent = f"{n_answers:,} new" if n_answers >= 0 else f"{-n_answers:,} earlier undone"
         say(
             f"{count(after.answers, 'answer')} ({recent}), {count(after.queries, 'query', 'queries')} done: "
             f"{folder / FOLDER / LOG}",
-            f"{count(made, 'label')} made or changed in {count(len(changed), 'query', 'queries')}: {folder / QRELS}",
+            f"{count(n_labels, 'label')} made or changed in {count(len(changed), 'query', 'queries')}: {folder / QRELS}",
         )
     _print_figures(before if minutes > 0 else None, after)
     say(*filter(None, [line]))
@@ -408,8 +408,8 @@ class _LabellingDialogue:
             index = self.screen.choose(question, "Which item is helpful?", question.choices)
             return None if index is None else PromptAnswer("helpful", items[index])
         elif key == "w" and prompt.known:
-            known = [(self.catalog[item], "") for item in prompt.known]
-            index = self.screen.choose(question, "Which item is not needed?", known) if len(known) > 1 else 0
+            choices = [(self.catalog[item], "") for item in prompt.known]
+            index = self.screen.choose(question, "Which item is not needed?", choices) if len(choices) > 1 else 0
             return None if index is None else PromptAnswer("wrong", prompt.known[index])
         self.screen.refuse(key)
         return None
@@ -470,7 +470,9 @@ def _print_figures(before: Report | None, after: Report) -> None:
         for figure in figures:
             n_answers = after.labels_to_halve_interval[figure.name]
             values = [_figure_text(row, lowest) for row in (earlier.get(figure.name), figure) if row is not None]
-            rows.append([f"  {figure.name}", *values, "-" if n_answers is None else f"{n_answers:,}" if n_answers else "exact"])
+            rows.append(
+                [f"  {figure.name}", *values, "-" if n_answers is None else f"{n_answers:,}" if n_answers else "exact"]
+            )
             unknown = unknown or "unknown" in values
     say(*aligned([row for row in rows if row]))
     per_answer = f"{after.minutes_per_answer:.2f} minutes per answer, {after.answers_per_query:.1f} answers per query"

@@ -96,8 +96,8 @@ def score_line(candidate: Explained) -> str:
     shares = "  ".join(f"{name} {share:.0%}" for name, share in candidate.shares.items() if abs(share) >= _LEAST_SHARE)
     factor = "" if candidate.factor == 1.0 else f"kind of file x{candidate.factor:g}"
     words = [f"{word} {share:.0%}" for word, share in candidate.words.items() if share >= _LEAST_SHARE]
-    more = ["..."] if len(words) > _MOST_WORDS else []
-    matched = f"holds {', '.join(words[:_MOST_WORDS] + more)}" if words else ""
+    ellipsis = ["..."] if len(words) > _MOST_WORDS else []
+    matched = f"holds {', '.join(words[:_MOST_WORDS] + ellipsis)}" if words else ""
     return "; ".join(filter(None, (shares, factor, matched)))
 
 
@@ -712,7 +712,7 @@ def _score_words(pipeline: Pipeline, explanation: Explanation) -> list[str]:
     cut = ""
     if len(thresholds) == 1:
         ((lowest, floor),) = thresholds
-        kept = f", but not the first {'item' if floor == 1 else floor}" if floor else ""
-        cut = f" Items below {lowest:g} are excluded{kept}."
+        exception = f", but not the first {'item' if floor == 1 else floor}" if floor else ""
+        cut = f" Items below {lowest:g} are excluded{exception}."
     first = " An item that is first whatever it costs counts as just above the next." if waived else ""
     return ["", f"Score: log odds of being required minus log(tokens + overhead).{cut}{first}"]

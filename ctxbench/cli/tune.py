@@ -476,9 +476,9 @@ def _lines(budget: Budgeted, setting: BudgetSetting, selector: str, counter: str
     if setting.tokens < 0.9 * budget.tokens:
         yield "that is all that the selector can offer; a larger budget changes nothing"
     elif setting.interval.holds:
-        more = f"; {setting.needed:,} requests would narrow that to 10%" if setting.needed > setting.requests else ""
+        hint = f"; {setting.needed:,} requests would narrow that to 10%" if setting.needed > setting.requests else ""
         low, high = setting.interval.low, setting.interval.high
-        yield f"on other such requests it offers {low:,.0f} to {high:,.0f} on average (95% interval){more}"
+        yield f"on other such requests it offers {low:,.0f} to {high:,.0f} on average (95% interval){hint}"
     yield "how complete it is cannot be told without labels: `ctxbench data label` asks for some"
     yield f"written: {budget.out}"
 
@@ -554,9 +554,9 @@ def calibrate(request: FitRequest, *, out: Path, as_json: bool) -> None:
     selector = write_fitted(definition, out, preset) if writes_selector else None
     for fit in fits.values():
         if fit.queries < FEW:
-            seen = count(fit.queries, "labelled query", "labelled queries")
+            queries = count(fit.queries, "labelled query", "labelled queries")
             advice = f"which says little about others; label about {FEW} or more (`ctxbench data label`)"
-            say(f"warning: {fit.dataset}: {fit.kind} is fitted on {seen} only, {advice}", err=True)
+            say(f"warning: {fit.dataset}: {fit.kind} is fitted on {queries} only, {advice}", err=True)
     facts = {name: _fit_facts(fits[name], figures.get(name)) for name in fits}
     tables = {name: _table(figures[name]) if name in figures else [] for name in fits}
     print_result(

@@ -661,7 +661,7 @@ class Labels:
         table = answers.candidates
         ranked, items = table.ranking()
         enough, chosen = enough_shown(self.dataset, table, first=span.start), table.chosen
-        shown = None if self.dataset.judged_as == TREC else enough[table.tier > 0]  # trec_eval knows no parts
+        enough_ranked = None if self.dataset.judged_as == TREC else enough[table.tier > 0]  # trec_eval knows no parts
         return Evidence(
             judgments=self.dataset.judgments.of(span),
             offered=OfferedItems(
@@ -671,7 +671,7 @@ class Labels:
                 tokens=table.prices(self.item_tokens)[chosen],
                 enough=enough[chosen],
             ),
-            rankings=Rankings(start=ranked, item=items, enough=shown) if answers.ranked else None,
+            rankings=Rankings(start=ranked, item=items, enough=enough_ranked) if answers.ranked else None,
             item_tokens=self.item_tokens,
             kinship=self.kinship,
             pool=self.pool[span],

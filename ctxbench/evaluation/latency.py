@@ -189,9 +189,9 @@ def time_growth(
     for spec in specs:
         if isinstance(selector := spec.make(new_resources(), {}), External) and selector.keeps_answers:
             raise ParameterError(Message("evaluation.growth-of-kept-answers", selector=spec.name))
-    own_size, most = sizes[FEWEST_SIZES - 1], GROWTH_QUERIES[-1]
-    texts = [request.text for request in requests_like(resized(max(own_size, most)), most)]
-    requests = [Request(id=f"like-{n}", text=texts[n % len(texts)]) for n in range(most)]
+    own_size, n_requests = sizes[FEWEST_SIZES - 1], GROWTH_QUERIES[-1]
+    texts = [request.text for request in requests_like(resized(max(own_size, n_requests)), n_requests)]
+    requests = [Request(id=f"like-{n}", text=texts[n % len(texts)]) for n in range(n_requests)]
     times: dict[str, dict[tuple[str, str], dict[int, list[float]]]] = {spec.name: {} for spec in specs}
     catalogs: dict[int, Catalog] = {}
     start = time.perf_counter()
@@ -210,8 +210,8 @@ def time_growth(
                 if not first and spec.pipeline is not None:
                     spec.make(new_resources(), {}).select(Batch.of(catalogs[size], requests))  # stores vectors
                 counts = [n for n in GROWTH_QUERIES if size == own_size and (n < GROWTH_QUERIES[-1] or time_left())]
-                asked = requests[first % len(requests) :] + requests[: first % len(requests)]
-                for cost, over, n, spent in _costs(spec, Catalog(catalogs[size]), asked, new_resources(), counts):
+                rotated = requests[first % len(requests) :] + requests[: first % len(requests)]
+                for cost, over, n, spent in _costs(spec, Catalog(catalogs[size]), rotated, new_resources(), counts):
                     times[spec.name].setdefault((cost, over), {}).setdefault(n, []).append(spent)
         if not time_left():
             break

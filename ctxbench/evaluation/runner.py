@@ -58,8 +58,8 @@ class _AnswerCount:
         """Count `n` answers when the block ends; of external selectors each when it comes, where they come singly."""
         end = self._done + n
 
-        def report(more: int = 0) -> None:
-            self.add(name, min(more, end - self._done))  # a selector may be asked repeatedly
+        def report(n_new: int = 0) -> None:
+            self.add(name, min(n_new, end - self._done))  # a selector may be asked repeatedly
 
         report()
         with selector.watched(partial(report, 1)) if isinstance(selector, External) else nullcontext():
@@ -248,10 +248,10 @@ class DatasetRun(DatasetSelectors):
         slices, n = list[Missing](), len(self.dataset)
         for name in sorted(unanswered, key=self._takes_sizes):
             size = self._size(name)
-            every = [Missing(name, start, min(start + size, n)) for start in range(0, n, size)]
-            ids = [[query.id for query in self.dataset.queries[entry.start : entry.stop]] for entry in every]
+            entries = [Missing(name, start, min(start + size, n)) for start in range(0, n, size)]
+            ids = [[query.id for query in self.dataset.queries[entry.start : entry.stop]] for entry in entries]
             have = self.store.slice_numbers(self.name, name, self.keys[name], queries=ids, fresh=fresh)
-            slices += [entry for number, entry in enumerate(every) if number not in have]
+            slices += [entry for number, entry in enumerate(entries) if number not in have]
         by_span = group_pairs((entry.start // SLICE * SLICE, entry) for entry in slices)
         self.spans = [Span(start, min(start + SLICE, n), tuple(by_span[start])) for start in sorted(by_span)]
         self.count = _AnswerCount(self.name, sum(span.n_answers for span in self.spans), progress)

@@ -294,8 +294,8 @@ def grown_price(change: ChangeContext, pair: SnapshotPair) -> GrownPrice | None:
         return None
     steps = pair.steps[1] or ()
     enough = head_row is not None and is_kept(_at_price(head_row, before.tokens, change, steps), change, steps)
-    found = base_row is not None and is_kept(_at_price(base_row, before.tokens, change, steps), change, steps)
-    alone = found and not is_found_again(change, pair)
+    fits = base_row is not None and is_kept(_at_price(base_row, before.tokens, change, steps), change, steps)
+    alone = fits and not is_found_again(change, pair)
     return GrownPrice(before.tokens, after.tokens, enough) if enough or alone else None
 
 

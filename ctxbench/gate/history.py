@@ -188,10 +188,10 @@ def stricter_settings(
     loosened += [Loosened(name, _text(value), _text(getattr(current, name))) for name, value in stricter.items()]
     minimums, accepted = dict(current.minimums), dict[Metric, Minimum]()
     for metric, minimum in before.minimums.items():
-        if (now := current.minimums.get(metric)) is not None and now.implies(minimum):
+        if (stated := current.minimums.get(metric)) is not None and stated.implies(minimum):
             continue
-        loosened.append(Loosened(f"at_least {metric}", str(minimum), "" if now is None else str(now)))
-        (minimums if now is None or minimum.implies(now) else accepted)[metric] = minimum
+        loosened.append(Loosened(f"at_least {metric}", str(minimum), "" if stated is None else str(stated)))
+        (minimums if stated is None or minimum.implies(stated) else accepted)[metric] = minimum
     metrics = (*current.metrics, *gone)
     tolerances = {metric: current.tolerance(metric) for metric in (*metrics, FORBIDDEN_OFFERED)}
     tolerances |= {metric: before.tolerance(metric) for metric in (*gone, *looser)}

@@ -278,8 +278,8 @@ def of_run(folder: Path, opened: Mapping[str, Dataset] | None = None) -> list[Se
         )
     counter = open_counter(manifest["tokens"], cache=cache_dir())
     snapshots = []
-    for name, asked in datasets.asked.items():
-        dataset = asked.measured()
+    for name, run_dataset in datasets.asked.items():
+        dataset = run_dataset.measured()
         left_out = unasked(datasets.opened[name], dataset)
         facts = facts_of(dataset, count_tokens(counter, dataset.catalog).tolist())
         parts = [_of_part(store, manifest, dataset, selector, facts) for selector in manifest["selectors"]]

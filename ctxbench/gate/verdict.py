@@ -459,13 +459,13 @@ def decide_verdict(
 
 def missed_text(missed: MinimumVerdict) -> Message:
     """A minimum that is not reached: `completeness 85.0% is below the minimum of 90.0%`."""
-    metric, least, estimate = parse_metric(missed.metric), missed.minimum.value, missed.estimate
+    metric, lowest, estimate = parse_metric(missed.metric), missed.minimum.value, missed.estimate
     if math.isnan(estimate.value):
         return Message("gate.metric-not-computable", metric=metric)
-    value, minimum = levels(metric, estimate.value, least).split(" -> ")
+    value, minimum = levels(metric, estimate.value, lowest).split(" -> ")
     if missed.minimum.by == "value":
         return Message("gate.minimum-missed", metric=metric, value=value, minimum=minimum)
-    low, minimum = levels(metric, estimate.interval.low, least).split(" -> ")
+    low, minimum = levels(metric, estimate.interval.low, lowest).split(" -> ")
     values = {"value": value, "low": low, "minimum": minimum, "level": estimate.interval.level}
     return Message("gate.minimum-missed-lower", metric=metric, **values)
 

@@ -269,10 +269,10 @@ def _change_tags(candidate: ChosenCommit, blob_texts: Mapping[str, str | None]) 
         removed, added = changed_lines(old or "", new or "")
         named += [change.path, _old_path(change), *removed, *added]
         deletes &= change.old_blob is not None and _old_path(change) == change.path and not added and new is not None
-    asked, words = (
+    request_words, changed_words = (
         {word for rule in _WORDS for word in rule.words(text)} for text in (candidate.text, "\n".join(named))
     )
-    return (*([DELETES] if deletes else []), *([NAMES_NOTHING] if asked.isdisjoint(words) else []))
+    return (*([DELETES] if deletes else []), *([NAMES_NOTHING] if request_words.isdisjoint(changed_words) else []))
 
 
 class FileView(NamedTuple):

@@ -224,9 +224,9 @@ class SpanTree:
             linked = set(first.user_hashes)
             for _, record in [*members, *reversed(members)] * 2:
                 linked |= set() if linked.isdisjoint(record.user_hashes) else set(record.user_hashes)
-            apart = [n for n, (_, record) in enumerate(members) if agent and linked.isdisjoint(record.user_hashes)]
-            first.doubtful |= min(ranks)[0] and any(not all(ranks[n][1:]) for n in apart)
-            helpers |= {members[n][0] for n in apart}
+            separate = [n for n, (_, record) in enumerate(members) if agent and linked.isdisjoint(record.user_hashes)]
+            first.doubtful |= min(ranks)[0] and any(not all(ranks[n][1:]) for n in separate)
+            helpers |= {members[n][0] for n in separate}
         return helpers
 
     def _record_above(self, node: Span) -> Record | None:

@@ -571,8 +571,8 @@ def read_file(path: Path, workspace: str, *, memories: bool) -> StoreRows:
     rows = list(jsonl_rows(path, faults))
     if not any("content" in row.data for row in rows) and (kind := other_kind(path)):
         raise InputError([Fault(f"nothing was imported: {kind}; memories have an id and content", path)])
-    if memories and (others := [row for row in rows if _is_other(row.data)]):
-        raise InputError([Fault(Message("memory.other-rows", n=len(others)), path, others[0].line)])
+    if memories and (other_rows := [row for row in rows if _is_other(row.data)]):
+        raise InputError([Fault(Message("memory.other-rows", n=len(other_rows)), path, other_rows[0].line)])
     for row in rows:
         if "event" in row.data and row.data.get("at") is None:
             row.fault(Message("memory.event-time"))
@@ -611,7 +611,7 @@ def read_rows(
         fields_.refuse_unknown(tuple(names))
         stated = [name for name, value in fields_.data.items() if name in names and value is not None]
         values = {names[name]: row.data[name] for name in stated}
-        if twice := [name for name in stated if [names[other] for other in stated].count(names[name]) > 1]:
+        if twice := [name for name in stated if [names[stated_name] for stated_name in stated].count(names[name]) > 1]:
             row.fault(Message("memory.fields-alike", fields=" and ".join(map(repr, twice))))
         if (row_workspace := values.get("workspace", workspace)) != workspace:
             elsewhere[str(row_workspace)] += 1

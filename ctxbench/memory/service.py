@@ -620,7 +620,7 @@ class ContextService:
         visible = {item.name.rpartition("@")[0] for item in self._catalog(user)}
         ids = {f"{prefix}{row.memory.id}" for row in read.rows}
 
-        def seen(row: Row, id_: str) -> str:
+        def checked_id(row: Row, id_: str) -> str:
             name = f"{prefix}{id_}" if f"{prefix}{id_}" in ids | visible else id_
             if name not in ids | visible:
                 row.fault(Message("memory.row-unseen", name=id_))
@@ -633,11 +633,11 @@ class ContextService:
             replace(
                 row,
                 memory=replace(row.memory, id=f"{prefix}{row.memory.id}", user=user),
-                links=tuple((kind, seen(row.row, target)) for kind, target in row.links),
+                links=tuple((kind, checked_id(row.row, target)) for kind, target in row.links),
             )
             for row in read.rows
         ]
-        events = [(row, replace(event, id=seen(row, event.id), user=user)) for row, event in read.events]
+        events = [(row, replace(event, id=checked_id(row, event.id), user=user)) for row, event in read.events]
         raise_faults(read.faults)
         return replace(read, rows=rows, events=events, unit="item")
 

@@ -501,8 +501,8 @@ def import_rows(store: MemoryStore, read: StoreRows, *, progress: Progress | Non
                 store.relate(Relationship(workspace=workspace, source=source, target=target, type=kind))
         events = _record_new(store, read)
         raise_faults(sorted(read.faults, key=attrgetter("line")), subject=subject_of(read.source))
-    same = len(rows) - len(new) - len(later) + len(read.events) - events
-    return Imported(len(new), len(later), same, len(links), events, sum(read.elsewhere.values()))
+    n_unchanged = len(rows) - len(new) - len(later) + len(read.events) - events
+    return Imported(len(new), len(later), n_unchanged, len(links), events, sum(read.elsewhere.values()))
 
 
 def _record_new(store: MemoryStore, read: StoreRows) -> int:

@@ -315,10 +315,10 @@ def _writing(body: Mapping[str, Any]) -> Writing | None:
     fields_ = {"template": "template", "tokenBudget": "budget", "relationshipDepth": "depth"}
     related = bool(body.get("includeRelationships"))
     raise_first(("relationshipDepth" in body and not related, Message("memory.depth-alone")))
-    given: dict[str, Any] = ({"depth": 1} if related else {}) | {
+    options: dict[str, Any] = ({"depth": 1} if related else {}) | {
         field: body[name] if name == "template" else int(body[name]) for name, field in fields_.items() if name in body
     }
-    return Writing(**given) if given else None
+    return Writing(**options) if options else None
 
 
 def _responses(media: str, content: Mapping[str, Any], statuses: Sequence[int]) -> dict[str, Any]:

@@ -324,9 +324,9 @@ users accounts user: account profile"""  # what people say: what may be in code 
 def _by_stem(rows: Iterable[tuple[str, str]]) -> Mapping[str, tuple[str, ...]]:
     """The words on the right of each row, by the stems of those on the left."""
     table: dict[str, dict[str, None]] = {}
-    for said, meant in rows:
-        for word in said.split():
-            table.setdefault(stem(word), {}).update(dict.fromkeys(meant.split()))
+    for left, right in rows:
+        for word in left.split():
+            table.setdefault(stem(word), {}).update(dict.fromkeys(right.split()))
     return {word: tuple(forms) for word, forms in table.items()}
 
 
@@ -346,10 +346,10 @@ def code_vocabulary(words: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, .
         How else code spells them (`auth` of `authentication`, and back), and what is related (`login`).
     """
     words = list(words)
-    seen, rows = set(words), []
+    used, rows = set(words), []
     for table in _BY_STEM:
-        row = [form for word in words for form in table.get(stem(word), ()) if form not in seen]
-        seen.update(row)
+        row = [form for word in words for form in table.get(stem(word), ()) if form not in used]
+        used.update(row)
         rows.append(tuple(dict.fromkeys(row)))
     return rows[0], rows[1]
 
@@ -362,12 +362,17 @@ def weighted_chunks(text: str, *, asking: float, forms: float, related: float) -
         asking: weight of what says of the work, not of the code, such as `implement`; 0 = left out. So for the others.
         forms, related: see `code_vocabulary`.
     """
-    said = [match[0] for match in _PLAIN_WORD.finditer(text) if stem(match[0].lower()) in _ASKING]
-    rest = _PLAIN_WORD.sub(lambda match: "" if stem(match[0].lower()) in _ASKING else match[0], text)
-    if not any(character.isalnum() for character in rest):
-        said, rest = [], text
-    spelled, linked = code_vocabulary(name_parts(rest))
-    chunks = ((rest, 1.0), (" ".join(said), asking), (" ".join(spelled), forms), (" ".join(linked), related))
+    asking_words = [match[0] for match in _PLAIN_WORD.finditer(text) if stem(match[0].lower()) in _ASKING]
+    code_words = _PLAIN_WORD.sub(lambda match: "" if stem(match[0].lower()) in _ASKING else match[0], text)
+    if not any(character.isalnum() for character in code_words):
+        asking_words, code_words = [], text
+    spelled, linked = code_vocabulary(name_parts(code_words))
+    chunks = (
+        (code_words, 1.0),
+        (" ".join(asking_words), asking),
+        (" ".join(spelled), forms),
+        (" ".join(linked), related),
+    )
     return [(chunk, weight) for chunk, weight in chunks if chunk.strip() and weight > 0]
 
 

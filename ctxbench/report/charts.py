@@ -203,23 +203,23 @@ def _position_labels(
 
     point, area = renderer.points_to_pixels(1.0), ax.bbox
     met = _Met([drawn(box, 1.0) for box in obstacles])
-    for label, (left, low, right, high) in ((label, wanted.reach) for label, wanted in named):
+    for label, (left, low, right, high) in ((label, point_label.reach) for label, point_label in named):
         x, y = label.xy
         met.drawn += [
             drawn((x, y, x, y), _MARK * point),
             drawn((x, low, x, high), 1.5),
             drawn((left, y, right, y), 1.5),
         ]
-    for label, wanted in named:
+    for label, point_label in named:
         x, y = ax.transData.transform(label.xy)
         unit = label.get_fontsize() * point / _FONT
         choices = []
-        for text in filter(None, (wanted.text, wanted.short)):
+        for text in filter(None, (point_label.text, point_label.short)):
             label.set(text=text, visible=True)  # what is hidden has no size
             width = Text.get_window_extent(label, renderer).width
             positions = [
                 (Bbox.from_bounds(at - part * width, base - 4 * unit, width, 15 * unit), part, led)
-                for at, base, part, led in _positions((x, y), drawn(wanted.reach, 0.0).extents, unit)
+                for at, base, part, led in _positions((x, y), drawn(point_label.reach, 0.0).extents, unit)
             ]
             fitting = [
                 position
@@ -229,7 +229,7 @@ def _position_labels(
             position, overlaps = _best_place((x, y), fitting or positions[:1], met, gap=_NAME_GAP * unit)
             choices.append(((not fitting, *overlaps, position[2]), text, position))  # a name that needs a line is worse
         crowded, text, (box, part, led) = min(choices, key=lambda choice: choice[0])
-        label.set(text=text, visible=not (wanted.short and crowded[1]))
+        label.set(text=text, visible=not (point_label.short and crowded[1]))
         if not label.get_visible():
             continue
         width = box.width

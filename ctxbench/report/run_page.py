@@ -147,13 +147,13 @@ def script_json(value: Any) -> str:
 
 def page_tokens(folder: RunFolder, name: str, dataset: Dataset, counter: TokenCounter) -> IntArray:
     """Prompt tokens of the items of a dataset that the page of a run may have, shape (n_items,); 0 for the others."""
-    needed = np.full(len(dataset.catalog), len(dataset.catalog) <= MOST_ITEMS)
-    needed[dataset.judgments.item] = True
+    is_listed = np.full(len(dataset.catalog), len(dataset.catalog) <= MOST_ITEMS)
+    is_listed[dataset.judgments.item] = True
     for selector in folder.read("manifest.json")["selectors"]:
-        for block in folder.load(name, selector).answers.blocks() if not needed.all() else ():
-            needed[block.candidates.item] = True
-    tokens = np.zeros(len(needed), dtype=np.int64)
-    tokens[needed] = count_tokens(counter, [dataset.catalog[item] for item in np.flatnonzero(needed).tolist()])
+        for block in folder.load(name, selector).answers.blocks() if not is_listed.all() else ():
+            is_listed[block.candidates.item] = True
+    tokens = np.zeros(len(is_listed), dtype=np.int64)
+    tokens[is_listed] = count_tokens(counter, [dataset.catalog[item] for item in np.flatnonzero(is_listed).tolist()])
     return tokens
 
 

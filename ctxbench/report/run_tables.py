@@ -676,12 +676,12 @@ def winner(dataset: DatasetSummary, base: str) -> str:
     if not _is_bound(base):
         gains, costs, alike = {base: 0.0, **gains}, {base: 0.0, **costs}, {base, *alike}
     best = max(gains, key=lambda name: gains[name])
-    least = max(gains[best] - _CLOSE, compared[best][0].interval.low if best != base else -_CLOSE)
+    threshold = max(gains[best] - _CLOSE, compared[best][0].interval.low if best != base else -_CLOSE)
     wins = [
         name
         for name in gains
         if name == best
-        or (name in alike and gains[name] >= least and not (name == base and compared[best][0].significant))
+        or (name in alike and gains[name] >= threshold and not (name == base and compared[best][0].significant))
     ]
     return min(wins, key=lambda name: (costs[name], -gains[name]))
 

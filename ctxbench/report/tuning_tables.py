@@ -152,7 +152,9 @@ def target_text(outcome: PolicyOutcome) -> str:
 
 def _labels_would(outcome: PolicyOutcome) -> str:
     """How many more labels would decide the constraints that are open, without the verb."""
-    numbers = [verdict.needed for verdict in outcome.verdicts if verdict.status == "open" and verdict.needed is not None]
+    numbers = [
+        verdict.needed for verdict in outcome.verdicts if verdict.status == "open" and verdict.needed is not None
+    ]
     return f"about {document.two_digits(max(numbers)):,} more labels would" if numbers else "more labels hardly would"
 
 
@@ -257,8 +259,8 @@ def answer(tuning: Tuning) -> str:
     why = "" if outcome.recommended else _why_default(outcome)
     chosen = outcome.chosen
     short = outcome.shipped or (chosen and f"{chosen.selector}{' as tuned' * bool(chosen.values)}") or ""
-    more = _more_complete(dataset, outcome)
-    return f"{policy_names(group)}: {_winner(dataset, outcome, short)}{why}.{more and f' {more}.'}"
+    comparison = _more_complete(dataset, outcome)
+    return f"{policy_names(group)}: {_winner(dataset, outcome, short)}{why}.{comparison and f' {comparison}.'}"
 
 
 def _winner(dataset: DatasetTuning, outcome: PolicyOutcome, chosen: str) -> str:
@@ -292,7 +294,9 @@ def _more_complete(dataset: DatasetTuning, outcome: PolicyOutcome) -> str:
     is_separate = advised.figures["completeness"].interval.high < figures["completeness"].interval.low
     text = f"{LEARNED_NORMAL} is {points if float(points) else 'less than 0.1'} points more complete"
     tokens = figures.get(str(TOKENS))
-    return f"{'Warning: ' * is_separate}{text}{f' at {document.with_unit(TOKENS, tokens.value)} tokens' if tokens else ''}"
+    return (
+        f"{'Warning: ' * is_separate}{text}{f' at {document.with_unit(TOKENS, tokens.value)} tokens' if tokens else ''}"
+    )
 
 
 def _over_datasets(name: str, several: Sequence[tuple[DatasetTuning, PolicyOutcome]]) -> str:

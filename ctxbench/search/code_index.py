@@ -243,11 +243,11 @@ class ItemPaths:
 
     def holding(self, groups: Iterable[Collection[str]]) -> list[BoolArray]:
         """For each group of words, the paths that hold all of them, in any order and ending, shape (n_paths,) each."""
-        every = np.ones(len(self.path.names), dtype=np.bool_)
+        all_paths = np.ones(len(self.path.names), dtype=np.bool_)
         rows = []
         for group in groups:
             words = self.words.words(list(group), [1.0] * len(group))
-            rows.append(np.logical_and.reduce([every, *(self.words.shares_word({word: 1.0}) for word in words)]))
+            rows.append(np.logical_and.reduce([all_paths, *(self.words.shares_word({word: 1.0}) for word in words)]))
         return rows
 
 
@@ -645,10 +645,10 @@ class CommitHistory:
         counted, total = visible & self.has_message, 0.0
         out, n_commits = np.zeros(len(self.commit), dtype=np.float64), int(np.count_nonzero(counted))
         for word, weight in self.words.words(chunks, weights).items():
-            holds = counted & self.words.shares_word({word: 1.0})
-            n = int(np.count_nonzero(holds))
+            has_word = counted & self.words.shares_word({word: 1.0})
+            n = int(np.count_nonzero(has_word))
             rarity = weight * math.log(1.0 + (n_commits - n + 0.5) / (n + 0.5))
-            out[holds] += rarity
+            out[has_word] += rarity
             total += rarity
         return out / total if total > 0 else out
 

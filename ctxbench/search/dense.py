@@ -226,14 +226,14 @@ class DenseIndex:
             where = self._catalog[int(item[broken[0]])].id
             raise EmbeddingError(f"the vector of chunk {int(ordinal[broken[0]])} of item {where} holds NaN or infinity")
 
-    def _in_files(self, files: VectorFiles, embed: Embed, least: int) -> ChunkMatrix | None:
+    def _in_files(self, files: VectorFiles, embed: Embed, n_chunks: int) -> ChunkMatrix | None:
         """The vectors of all items in files; None if there are fewer than `least`, no room, or a text has no vector."""
         item, ordinal, key = array("q"), array("q"), hashlib.sha256(files.maker.encode())
         for position, number, text in self._chunks(range(len(self._catalog))):
             item.append(position)
             ordinal.append(number)
             key.update(text_hash(text))
-        if len(item) < max(least, 1):
+        if len(item) < max(n_chunks, 1):
             return None
         item_of, ordinal_of = np.array(item, dtype=np.int64), np.array(ordinal, dtype=np.int64)
 
@@ -497,8 +497,8 @@ class _Block:
         requests: dict[int, list[int]] = {}
         for request, mask in enumerate(masks):
             requests.setdefault(id(mask), []).append(request)
-        groups = [(same, masks[same[0]]) for same in requests.values() if not masks[same[0]].all()]
-        return [(np.flatnonzero(np.isin(self.owner, same)), matrix.by_chunk(mask)) for same, mask in groups]
+        groups = [(members, masks[members[0]]) for members in requests.values() if not masks[members[0]].all()]
+        return [(np.flatnonzero(np.isin(self.owner, members)), matrix.by_chunk(mask)) for members, mask in groups]
 
     def _reached(self, product: Float32Array, matrix: ChunkMatrix, rows: slice) -> Float32Array:
         """For each request a score that `depth` items reach, from the products of some whole items."""
@@ -513,9 +513,9 @@ class _Block:
             cells = np.flatnonzero(product >= (limit - margin)[:, None])
         else:
             parts = []
-            for begin, end, least, tolerated in zip(self.start, self.start[1:], limit - margin, margin, strict=False):
+            for begin, end, lowest, tolerated in zip(self.start, self.start[1:], limit - margin, margin, strict=False):
                 scores = product[begin:end]
-                high = scores >= np.maximum(scores.max(axis=0) - tolerated, least)
+                high = scores >= np.maximum(scores.max(axis=0) - tolerated, lowest)
                 parts.append(np.flatnonzero(high) + begin * width)
             cells = np.concatenate(parts)
         chunk, column = np.divmod(cells, width)
@@ -530,10 +530,10 @@ class _Block:
         by_item = np.argsort(key, kind="stable")
         head = np.flatnonzero(firsts(key[by_item]))
         of_item = request[by_item[head]]
-        place = places_in(of_item)
-        if len(place) and int(place.max()) >= self.depth:
-            table = np.full((len(limit), int(place.max()) + 1), -np.inf, dtype=np.float32)
-            table[of_item, place] = np.maximum.reduceat(pairs.score[by_item], head)
+        places = places_in(of_item)
+        if len(places) and int(places.max()) >= self.depth:
+            table = np.full((len(limit), int(places.max()) + 1), -np.inf, dtype=np.float32)
+            table[of_item, places] = np.maximum.reduceat(pairs.score[by_item], head)
             limit = np.maximum(limit, reached_by(table, self.depth))
         high = pairs.score >= (limit - margin)[request]
         return limit, _Pairs(pairs.chunk[high], pairs.row[high], pairs.score[high])

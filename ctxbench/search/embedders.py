@@ -787,9 +787,9 @@ def open_embedder(name: str = "minilm") -> Embedder:
             f"embedder {name!r}: a model is named with {with_model} only, as in 'st:BAAI/bge-small-en-v1.5'; "
             f"write {', '.join(names)} or {last}"
         )
-    takes = [option for option in ("prompts", "batch_size", "device", "dtype") if takes_argument(make, option)]
-    if refused := [option for option in options if option not in takes]:
-        values = {"embedder": name, "options": ", ".join(refused), "known": ", ".join(takes) or "none"}
+    accepted = [option for option in ("prompts", "batch_size", "device", "dtype") if takes_argument(make, option)]
+    if refused := [option for option in options if option not in accepted]:
+        values = {"embedder": name, "options": ", ".join(refused), "known": ", ".join(accepted) or "none"}
         raise ParameterError(Message("search.embedder-options", **values))
     return cast("Embedder", make(model, **options) if model or kind == PYTHON else make(**options))
 

@@ -31,9 +31,9 @@ Prompts: TypeAlias = Mapping[str, str]
 """What is put in front of texts, by their kind, `query` or `item`."""
 
 
-def _merged(own: Prompts, prompts: Prompts | Literal[False] | None) -> dict[str, str]:
+def _merged(prompts_of_model: Prompts, prompts: Prompts | Literal[False] | None) -> dict[str, str]:
     """The prompts of a model, replaced by those that a user gives; False = none."""
-    return dict.fromkeys(KINDS, "") if prompts is False else {**own, **(prompts or {})}
+    return dict.fromkeys(KINDS, "") if prompts is False else {**prompts_of_model, **(prompts or {})}
 
 
 _TEXTS = 64  # of a request, at most
@@ -423,8 +423,8 @@ class SentenceTransformerEmbedder:
     def _prompts(self) -> dict[str, str]:
         """What is put in front of texts; the library looks for `query` and `document` among the model's prompts."""
         named = self._settings.get("prompts") or {}
-        own = {"query": named.get("query") or "", "item": named.get("document") or ""}
-        return _merged(own, self._given_prompts)
+        prompts_of_model = {"query": named.get("query") or "", "item": named.get("document") or ""}
+        return _merged(prompts_of_model, self._given_prompts)
 
     @cached_property
     def _has_router(self) -> bool:

@@ -284,9 +284,9 @@ def add_vectors(data: bytes) -> None:
     """Add what `LocalResources.noted_vectors` gave to the stores of this machine, where it lacks them."""
     for identity, texts, vectors in pickle.loads(data):  # noqa: S301 - published by the caller
         with VectorStore(identity) as store:
-            lacks = ~store.look_up(texts)[0]
-            if store.writable and lacks.any():
-                store.add(list(itertools.compress(texts, lacks)), vectors[lacks])
+            is_missing = ~store.look_up(texts)[0]
+            if store.writable and is_missing.any():
+                store.add(list(itertools.compress(texts, is_missing)), vectors[is_missing])
 
 
 def local_resources(

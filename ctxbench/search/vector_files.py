@@ -287,8 +287,8 @@ class ChunkMatrix:
         if self.file is None and not 0 < size < len(self.item):
             yield slice(0, len(self.item)), self.vectors
             return
-        span, most = spans(self), size if self.file is None else min(size or PART, PART)
-        rows = (slice(int(span[first]), int(span[last])) for first, last in blocks(span, most))
+        span, limit = spans(self), size if self.file is None else min(size or PART, PART)
+        rows = (slice(int(span[first]), int(span[last])) for first, last in blocks(span, limit))
         if self.file is None:
             yield from ((part, self.vectors[part]) for part in rows)
         else:
@@ -474,12 +474,12 @@ class AnnIndex:
         counts, n_rows = eligible.counts().tolist(), len(self.matrix.item)
         for request, count in enumerate(counts):
             mine = queries[start[request] : start[request + 1]]
-            wanted = -(-FETCHED * depth * n_rows // max(count, 1))
-            if not len(mine) or wanted * FEW >= n_rows or count * FEW <= len(self.matrix.first):
+            n_wanted = -(-FETCHED * depth * n_rows // max(count, 1))
+            if not len(mine) or n_wanted * FEW >= n_rows or count * FEW <= len(self.matrix.first):
                 yield None
                 continue
             with self._lock:
-                rows = np.unique(self.nearest(mine, wanted))
+                rows = np.unique(self.nearest(mine, n_wanted))
             rows = rows[rows >= 0]
             rows = rows[eligible.cells(request, self.matrix.item[rows])]
             yield rows if np.count_nonzero(firsts(self.matrix.item[rows])) >= min(depth, count) else None

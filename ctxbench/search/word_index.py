@@ -256,10 +256,10 @@ class ItemReader:
         """The words of items, as `read_words` gives them."""
         numbers = new_numbers()
         fields = chain.from_iterable(map(self.numbered(numbers), items))
-        made = Occurrences.of_texts(fields, numbers, fields=self.n_fields)
-        row = made.field.astype(np.int64) * len(items) + made.item
-        length = np.bincount(row, made.count, self.n_fields * len(items)).astype(np.float64)
-        return made, length.reshape(self.n_fields, len(items))
+        occurrences = Occurrences.of_texts(fields, numbers, fields=self.n_fields)
+        row = occurrences.field.astype(np.int64) * len(items) + occurrences.item
+        length = np.bincount(row, occurrences.count, self.n_fields * len(items)).astype(np.float64)
+        return occurrences, length.reshape(self.n_fields, len(items))
 
 
 @dataclass(frozen=True, eq=False)

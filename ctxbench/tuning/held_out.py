@@ -88,11 +88,14 @@ def with_stricter(
             if value < best - rounding_error(best if math.isfinite(best) else 0.0) and not (
                 ties is not None and _is_tied(policy, choices[stricter.name], result[policy.name], ties)
             ):
-                best, taken = value, replace(choices[stricter.name], taken_from=stricter.name, settings=choice.settings)
-                if ties is not None and taken.base is not None:
+                best, copied = (
+                    value,
+                    replace(choices[stricter.name], taken_from=stricter.name, settings=choice.settings),
+                )
+                if ties is not None and copied.base is not None:
                     of_base = choice.setting if choice.selector == ties.base else choice.base
-                    taken = replace(taken, base=of_base or taken.base)
-                result[policy.name] = taken
+                    copied = replace(copied, base=of_base or copied.base)
+                result[policy.name] = copied
     return result
 
 
@@ -548,10 +551,10 @@ class HeldOut(Generic[T]):
                 continue
             if self.is_unread and choice.base is not None:
                 base = self.of_base(choice.base)
-                if self._keeps(policy, base) and not self.ties.is_better(policy, chosen, base):
+                if self._meets(policy, base) and not self.ties.is_better(policy, chosen, base):
                     chosen, choice = base, tied_choice(policy, choice, self.ties.base)
-            if choice.setting is not None and self._keeps(policy, chosen):
-                passing = {name: self.means(row) for name, row in self.presets.items() if self._keeps(policy, row)}
+            if choice.setting is not None and self._meets(policy, chosen):
+                passing = {name: self.means(row) for name, row in self.presets.items() if self._meets(policy, row)}
                 passing = {name: means for name, means in passing.items() if not self._is_tied(policy, name, chosen)}
                 if name := best_preset(policy, self.means(chosen), passing):
                     preset = next(shipped for shipped in self.shipped if shipped.name == name)
@@ -561,7 +564,7 @@ class HeldOut(Generic[T]):
             if choice is not choices[policy.name]:
                 yield policy, choice
 
-    def _keeps(self, policy: Policy, setting: T) -> bool:
+    def _meets(self, policy: Policy, setting: T) -> bool:
         return not fall_short(self.verdicts(policy, setting))
 
     def _is_tied(self, policy: Policy, preset: str, chosen: T) -> bool:
@@ -700,9 +703,9 @@ def _gain(part: Dataset, split: str, embedder: Embedder, progress: ProgressListe
     pipeline = definition(FITTED).pipeline(definition(FITTED).values(None))
     before = query_set.answers(PipelineSelector(FITTED, pipeline, resources))
     after = rank_out_of_fold(pipeline, query_set, columns=columns_of(requests=True)).answers
-    base, other = (query_set.values(answers, COMPARED[:2]) for answers in (before, after))
+    base, fitted = (query_set.values(answers, COMPARED[:2]) for answers in (before, after))
     complete, tokens = COMPARED[:2]
-    gain = grouped_compare(base[complete], other[complete], query_set.group, scale="yes/no")
+    gain = grouped_compare(base[complete], fitted[complete], query_set.group, scale="yes/no")
     return correct({"gain": gain})["gain"], grouped_compare(
-        base[tokens], other[tokens], query_set.group, scale="amount"
+        base[tokens], fitted[tokens], query_set.group, scale="amount"
     )

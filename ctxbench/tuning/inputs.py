@@ -178,8 +178,8 @@ def _without_tie(policy: Policy, choice: Choice, optima: Mapping[str, Optimum], 
     choice = replace(choice, base=best or DEFAULT)
     if ties.is_better(policy, *settings):
         return choice
-    needed = labels_to_confirm(*ties.gain(policy, *settings), optima[choice.selector].queries)
-    return tied_choice(policy, replace(choice, needed=needed), ties.base)
+    n_labels = labels_to_confirm(*ties.gain(policy, *settings), optima[choice.selector].queries)
+    return tied_choice(policy, replace(choice, needed=n_labels), ties.base)
 
 
 def tied_choice(policy: Policy, choice: Choice, base: str) -> Choice:

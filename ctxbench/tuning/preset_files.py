@@ -185,8 +185,8 @@ def open_fitted(
     fitted, notices = fit_selectors(ready, folder, progress=progress)
     for notice in notices:
         notify(f"notice: {notice}")
-    asked = {tunable.name: tunable for tunable in ready.tunables if tunable.answers is not None}
-    return open_tuning(fitted, datasets, notify=notify, progress=embedding, selectors=asked)
+    external = {tunable.name: tunable for tunable in ready.tunables if tunable.answers is not None}
+    return open_tuning(fitted, datasets, notify=notify, progress=embedding, selectors=external)
 
 
 def fit_selectors(ready: TuningInputs, folder: Path, *, progress: ProgressListener) -> tuple[PolicyFile, list[str]]:

@@ -498,9 +498,11 @@ class Tunable:
 
     def cut_as(self, cut: Definition, values: Mapping[str, Value]) -> Tunable:
         """The same external selector, with the cut of a preset, and its values as defaults."""
-        kept = {name: parameter for name, parameter in cut.parameters.items() if name in CUT_NAMES}
-        definition = replace(cut, parameters={**self.definition.parameters, **kept})
-        return replace(self, definition=definition, start={name: values[name] for name in kept if name in values})
+        cut_parameters = {name: parameter for name, parameter in cut.parameters.items() if name in CUT_NAMES}
+        definition = replace(cut, parameters={**self.definition.parameters, **cut_parameters})
+        return replace(
+            self, definition=definition, start={name: values[name] for name in cut_parameters if name in values}
+        )
 
     def with_ranges_of(self, query_sets: Sequence[QuerySet]) -> Tunable:
         """The same selector; of an external one, with cuts that suit its rankings of some sets of queries.
@@ -513,8 +515,11 @@ class Tunable:
         size = self.size or max(len(query_set.dataset.catalog) for query_set in query_sets)
         cut, search = _cut_of(rankings, size, lists=self.answers.lists)
         tried = {name: values for name, values in self.entry.search.items() if name in self.answers.parameters}
-        own = {name: self.definition.parameters[name] for name in self.answers.parameters}
-        entry, parameters = self.entry.model_copy(update={"search": {**tried, **search}}), {**own, **cut.parameters}
+        external_parameters = {name: self.definition.parameters[name] for name in self.answers.parameters}
+        entry, parameters = (
+            self.entry.model_copy(update={"search": {**tried, **search}}),
+            {**external_parameters, **cut.parameters},
+        )
         start = {name: value for name, value in self.start.items() if name in parameters}
         return replace(self, entry=entry, definition=replace(cut, parameters=parameters), size=size, start=start)
 
@@ -636,10 +641,10 @@ class Tunable:
         if self.family is None or self.has_expansion({}):
             return ()
         parameters, spec = self.definition.parameters, self.definition.spec
-        behind = used_names(self._refining[self.first_cut :]) | {self.definition.search_switch}
-        behind |= {str(name) for _, name in switched_steps(spec.get("refine"), ())}
-        behind |= {name for parameter in parameters.values() for name in parameter.needs}
-        is_behind = any(name in behind or parameters[name].sets for name in self.tried_values)
+        later_names = used_names(self._refining[self.first_cut :]) | {self.definition.search_switch}
+        later_names |= {str(name) for _, name in switched_steps(spec.get("refine"), ())}
+        later_names |= {name for parameter in parameters.values() for name in parameter.needs}
+        is_behind = any(name in later_names or parameters[name].sets for name in self.tried_values)
         return () if is_behind else tuple(self.tried_values)
 
     def has_expansion(self, chosen: Mapping[str, Value]) -> bool:

@@ -546,8 +546,8 @@ class Bm25(Strategy):
         plain_rule = replace(self.word_rule, stem=False)
         for stems, plain in zip(self.word_rule.of_chunks(chunks), plain_rule.of_chunks(chunks), strict=True):
             spelled = {**dict(zip(stems, plain, strict=True)), **spelled}
-        one = query.select_requests(np.array([request]))
-        rows = [next(_scores(index, [{word: weight}], one, self.statistics)) for word, weight in weights.items()]
+        single = query.select_requests(np.array([request]))
+        rows = [next(_scores(index, [{word: weight}], single, self.statistics)) for word, weight in weights.items()]
         parts = [row[items] for row in rows]
         return [dict(zip([spelled[word] for word in weights], row, strict=True)) for row in np.array(parts).T.tolist()]
 
