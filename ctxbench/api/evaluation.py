@@ -526,21 +526,20 @@ def tune(
     objective = {aim: metric for aim, metric in (("minimise", minimise), ("maximise", maximise)) if metric}
     raise_first((policies is not None and (objective or constraints), Message("api.policies-given")))
     policy = {**objective, "constraints": [_constraint(name, _plain(value)) for name, value in constraints.items()]}
-    fields = _plain(
-        {
-            "selectors": [entry.entry if isinstance(entry, Tunable) else entry for entry in entries],
-            "policies": {NORMAL: policy} if policies is None else policies,
-            "embedder": embedder_name(embedder),
-            "tokens": counter,
-            "labels": labels,
-            **({"sample": sample} if sample else {}),
-            "trials": trials,
-            "confidence": confidence,
-            "seed": seed,
-            "together": together,
-            **({} if shipped else {"shipped": False}),
-        }
-    )
+    fields: dict[str, Any] = {
+        "selectors": [entry.entry if isinstance(entry, Tunable) else entry for entry in entries],
+        "policies": {NORMAL: policy} if policies is None else policies,
+        "embedder": embedder_name(embedder),
+        "tokens": counter,
+        "labels": labels,
+        **({"sample": sample} if sample else {}),
+        "trials": trials,
+        "confidence": confidence,
+        "seed": seed,
+        "together": together,
+        **({} if shipped else {"shipped": False}),
+    }
+    fields = _plain(fields)
     digest = hashlib.sha256(json.dumps(fields, sort_keys=True, default=str).encode()).hexdigest()
     file = policies_of(fields, name="tune", digest=digest)
     raise_first((any(entry.fit for entry in file.selectors), Message("api.fit-own")))
@@ -590,7 +589,7 @@ def _entry(name: str, selector: Any, tried: Mapping[str, Any]) -> dict[str, Any]
     tried = fields.pop("parameters", tried)
     raise_first((not isinstance(tried, Mapping), Message("api.parameters-form", got=tried)))
     tried = {key: tuple(map(_plain, of)) if isinstance(of, tuple) else _plain(of) for key, of in tried.items()}
-    selector = fields.get("selector", "")
+    selector = fields.get("selector", "")  # without a mapping around it
     if isinstance(selector, Recorded):
         fields = {**fields, "answers": str(selector.path)}
         selector = fields.pop("selector") and ""

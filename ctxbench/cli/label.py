@@ -280,20 +280,20 @@ def label(
             )
             raise
         changed = work.save(session).changed
-        after, n_labels = session.report(), len(set(work.dataset.labels) - labels)
+        after, n_new = session.report(), len(set(work.dataset.labels) - labels)
         dataset = work.dataset
     with progress() as bar:
         line = next_step_line(next_step(dataset, embedder=embedder, progress=bar), str(folder)) if minutes > 0 else ""
     if as_json:
         reports = {"before": _report_json(before), "after": _report_json(after)}
-        print_json({**reports, "asked": n_answers, "labels": n_labels, "changed": len(changed), "next": line})
+        print_json({**reports, "asked": n_answers, "labels": n_new, "changed": len(changed), "next": line})
         return
     if minutes > 0:
         recent = f"{n_answers:,} new" if n_answers >= 0 else f"{-n_answers:,} earlier undone"
         say(
             f"{count(after.answers, 'answer')} ({recent}), {count(after.queries, 'query', 'queries')} done: "
             f"{folder / FOLDER / LOG}",
-            f"{count(n_labels, 'label')} made or changed in {count(len(changed), 'query', 'queries')}: {folder / QRELS}",
+            f"{count(n_new, 'label')} made or changed in {count(len(changed), 'query', 'queries')}: {folder / QRELS}",
         )
     _print_figures(before if minutes > 0 else None, after)
     say(*filter(None, [line]))

@@ -230,12 +230,12 @@ def plan_import(
         raise InputError([fault for path in named for fault in _unknown(path, *unknown[path], alone)], subject=subject)
     if forced is not None and is_missing:
         raise ParameterError(Message("labelling.none-of-kind", paths=paths, title=forced.title))
-    families = list(dict.fromkeys(kind.family for kind in kinds.values() if kind.family != CATALOG))
-    if len(families) > 1 and set(families) != {EVALS, COLLECTION}:
-        firsts = [next(path for path, kind in kinds.items() if kind.family == family) for family in families]
+    read_families = list(dict.fromkeys(kind.family for kind in kinds.values() if kind.family != CATALOG))
+    if len(read_families) > 1 and set(read_families) != {EVALS, COLLECTION}:
+        firsts = [next(path for path, kind in kinds.items() if kind.family == family) for family in read_families]
         files = [f"{path} ({kinds[path].title})" for path in firsts]
         raise ParameterError(Message("labelling.several-families", files=files))
-    family = COLLECTION if COLLECTION in families else families[0] if families else CATALOG
+    family = COLLECTION if COLLECTION in read_families else read_families[0] if read_families else CATALOG
     has_skills = not has_catalog and any(kind.name in INSTRUCTIONS for kind in kinds.values())
     if (has_catalog and family in (EVALS, LOG)) or (has_skills and family == EVALS):  # items that are not asked for
         names = INSTRUCTIONS if has_skills else ()

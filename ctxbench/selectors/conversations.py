@@ -24,16 +24,7 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 from pydantic import ConfigDict, Field
 
 from ctxbench.io.documents import YamlPath, dump_json, parse_json
-from ctxbench.io.errors import (
-    Fault,
-    InputError,
-    Message,
-    ParameterError,
-    StorageError,
-    UserError,
-    raise_faults,
-    raise_first,
-)
+from ctxbench.io.errors import Fault, InputError, Message, ParameterError, StorageError, UserError, raise_faults
 from ctxbench.io.files import exclusive, read_text, readable, write_atomic
 from ctxbench.io.rows import read_text_value
 from ctxbench.model.candidates import MARGIN
@@ -118,10 +109,10 @@ class Exchange:
     user: str | None = None
 
     def __post_init__(self) -> None:
-        raise_first(
-            (not self.conversation, "an exchange needs the id of its conversation, got an empty text"),
-            (self.time is not None and not _is_time(self.time), Message("selectors.time-malformed", got=self.time)),
-        )
+        if not self.conversation:
+            raise ParameterError("an exchange needs the id of its conversation, got an empty text")
+        if self.time is not None and not _is_time(self.time):
+            raise ParameterError(Message("selectors.time-malformed", got=self.time))
         object.__setattr__(self, "settings", MappingProxyType(dict(self.settings)))
 
     @classmethod
