@@ -524,15 +524,12 @@ class Marked(LimitedRule):
 
     def __call__(self, text: str) -> list[str]:
         """Split a text."""
-        spans: list[Span] = []
-        for block in blocks(text, joined=True):
-            if block.code:
-                spans.append((block.start, block.end))
-                continue
-            sentence_spans = list(sentences(text, block.body, block.end)) or [(block.body, block.end)]
-            spans += [(block.start, sentence_spans[0][1]), *sentence_spans[1:]]
-        pieces = (part for span in _telling(text, spans) for part in _divided(text, span, self.limit))
-        return [text[start:end] for start, end in pieces]
+
+        def split(block: Block) -> list[Span]:
+            (_, end), *further = list(sentences(text, block.body, block.end)) or [(block.body, block.end)]
+            return [(block.start, end), *further]
+
+        return _chunks(text, split, joined=True, limit=self.limit)
 
 
 @dataclass(frozen=True)
@@ -557,15 +554,12 @@ class ClauseRule:
 
     def __call__(self, text: str) -> list[str]:
         """Split a text."""
-        spans: list[Span] = []
-        for block in blocks(text, joined=False):
-            if block.code:
-                spans.append((block.start, block.end))
-                continue
+
+        def split(block: Block) -> Iterator[Span]:
             for start, end in sentences(text, block.body, block.end):
-                spans += self._clauses(text, start, end)
-        pieces = (part for span in _telling(text, spans) for part in _divided(text, span, self.limit))
-        return [text[start:end] for start, end in pieces]
+                yield from self._clauses(text, start, end)
+
+        return _chunks(text, split, joined=False, limit=self.limit)
 
     def _clauses(self, text: str, start: int, end: int) -> Iterator[Span]:
         """The clauses of one sentence."""
@@ -618,6 +612,17 @@ class WindowRule:
         return [text[window[0][0] : window[-1][1]] for window in windows]
 
 
+def _chunks(text: str, split: Callable[[Block], Iterable[Span]], *, joined: bool, limit: int) -> list[str]:
+    """The chunks of a text, each block divided by `split`; fenced code is one. `joined` is as of `blocks`."""
+    spans = (
+        span
+        for block in blocks(text, joined=joined)
+        for span in ([(block.start, block.end)] if block.code else split(block))
+    )
+    pieces = (part for span in _telling(text, spans) for part in _divided(text, span, limit))
+    return [text[start:end] for start, end in pieces]
+
+
 def _telling(text: str, spans: Iterable[Span]) -> Iterator[Span]:
     """The spans; one without a letter, digit or symbol joins the previous one, or else the next."""
     pending: Span | None = None
@@ -662,5 +667,5 @@ def _stripped(text: str, span: Span) -> Span:
 
 
 def _fewer_words(text: str, span: Span, n_words: int) -> bool:
-    """Whether there are fewer than `least` words."""
+    """Whether there are fewer than `n_words` words."""
     return sum(1 for _, _ in zip(range(n_words), _NOT_BLANK.finditer(text, *span), strict=False)) < n_words

@@ -297,10 +297,12 @@ class Greedy(_Filling):
 
     @property
     def _rules(self) -> tuple[Rule, ...]:
-        rules = [Rule.of(NO_ROOM, tokens=self.tokens, reserved=self.reserved)]
-        rules.append(Rule.of(TYPE_SHARE, type_share=1.0 if self.type_share is None else self.type_share))
-        stop = 1.0 if self.stop_share is None else self.stop_share
-        return (*rules, Rule.of(ENOUGH, stop_share=stop, stop_items=self.stop_items))
+        type_share, stop_share = (1.0 if share is None else share for share in (self.type_share, self.stop_share))
+        return (
+            Rule.of(NO_ROOM, tokens=self.tokens, reserved=self.reserved),
+            Rule.of(TYPE_SHARE, type_share=type_share),
+            Rule.of(ENOUGH, stop_share=stop_share, stop_items=self.stop_items),
+        )
 
     def _filled(self, score: FloatArray, price: IntArray, kind: IntArray, room: int) -> IntArray:
         """See `_Filling`."""
