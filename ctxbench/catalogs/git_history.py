@@ -16,6 +16,7 @@ import stat
 import subprocess
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -636,9 +637,8 @@ def line_hunks(repository: GitRepository, line: Sequence[LineCommit]) -> Hunks:
     if repository.partial:
         return {}
     keys = {commit.sha: hashlib.sha256(f"{_FORM}\0{commit.sha}".encode()).digest() for commit in line}
-    rows = OptionalRows(cache_dir() / "hunks-1.sqlite", "hunks")
     hunks: dict[tuple[str, str], Sequence[LineHunk]] = {}
-    try:
+    with closing(OptionalRows(cache_dir() / "hunks-1.sqlite", "hunks")) as rows:
         stored = rows.get(keys.values())
         for value in stored.values():
             hunks |= {(old, new): [LineHunk(*fields) for fields in some] for old, new, some in json.loads(value)}
@@ -655,6 +655,4 @@ def line_hunks(repository: GitRepository, line: Sequence[LineCommit]) -> Hunks:
                 }
             )
             hunks |= {blobs: some for by_blobs in computed.values() for blobs, some in by_blobs.items()}
-    finally:
-        rows.close()
     return hunks

@@ -8,6 +8,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from dataclasses import astuple, replace
 from typing import TYPE_CHECKING
 
@@ -541,8 +542,7 @@ def _facts_by_key(keys: Mapping[str, bytes], contents: Mapping[str, str]) -> dic
     missing = {key: path for path, key in keys.items() if key not in by_key}
     if not missing:
         return by_key
-    rows = OptionalRows(cache_dir() / "code-1.sqlite", "facts")
-    try:
+    with closing(OptionalRows(cache_dir() / "code-1.sqlite", "facts")) as rows:
         by_key |= {key: _from_json(value) for key, value in rows.get(missing).items()}
         unsaved: dict[bytes, bytes] = {}
         for key, path in missing.items():
@@ -555,8 +555,6 @@ def _facts_by_key(keys: Mapping[str, bytes], contents: Mapping[str, str]) -> dic
                 rows.put(unsaved)
                 unsaved = {}
         rows.put(unsaved)
-    finally:
-        rows.close()
     for key, path in missing.items():
         if by_key[key].left_out:
             _log.warning("%s", Message("search.read-as-text", path=one_line(path), reason=by_key[key].left_out))

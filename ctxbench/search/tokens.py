@@ -34,7 +34,7 @@ from ctxbench.io.documents import parse_json
 from ctxbench.io.errors import Fault, InputError, Message, StorageError, UnknownNameError
 from ctxbench.io.files import readable
 from ctxbench.model.arrays import BoolArray, IntArray, starts
-from ctxbench.model.candidates import Candidates, between_characters, part_of, place_among, text_shown
+from ctxbench.model.candidates import Candidates, Rule, between_characters, part_of, place_among, text_shown
 from ctxbench.model.items import Item
 from ctxbench.model.requests import Query
 from ctxbench.model.resources import FORMAT, Resources
@@ -470,7 +470,7 @@ def rendered_fit(
     Args:
         query, table, resources: what is asked, found and used.
         rows: which may be kept, shape (n,); others stay unchanged.
-        most: tokens that the prompt of each request may have, shape (n_requests,).
+        budget: tokens that the prompt of each request may have, shape (n_requests,).
         skip: see above.
     """
 
@@ -496,18 +496,18 @@ def rendered_fit(
 
 
 def cut_to_fit(
-    query: Query, table: Candidates, resources: Resources, rows: BoolArray, budget: IntArray
-) -> tuple[Candidates, BoolArray]:
-    """Show the longest beginning of some rows with which the prompt of their request has at most `most` tokens.
+    query: Query, table: Candidates, resources: Resources, rows: BoolArray, budget: IntArray, rule: Rule
+) -> Candidates:
+    """Show the longest beginning of some rows with which the prompt of their request has at most `budget` tokens.
 
     Args:
         query, table, resources: what is asked, found and used.
         rows: at most one a request, shape (n,).
-        most: shape (n_requests,).
-
-    Returns:
-        The table, and which rows are cut; of the others not one character fits.
+        budget: shape (n_requests,).
+        rule: excludes the rows of which not one character fits.
     """
+    if not rows.any():
+        return table
     at = np.flatnonzero(rows)
     items: list[Item] = [query.batch.catalog[item] for item in table.item[at].tolist()]
     parts = [part_of(table, row) or (0, len(item.prompt_text)) for row, item in zip(at.tolist(), items, strict=True)]
@@ -535,7 +535,7 @@ def cut_to_fit(
         end = np.array([cuts[n - 1] if n else old for cuts, n, old in zip(ends, low, end, strict=True)], dtype=np.int64)
     cut = np.isin(np.arange(len(rows)), at[end > 0])
     texts = [text_shown(items[i], (int(start[i]), int(end[i]))) for i in np.flatnonzero(end)]
-    return table.showing(cut, start[end > 0], end[end > 0], resources.text_tokens(texts)), cut
+    return table.showing(cut, start[end > 0], end[end > 0], resources.text_tokens(texts)).exclude(rows & ~cut, rule)
 
 
 def cut_places(text: str, start: int, end: int, *, sentence: bool) -> Iterator[list[int]]:

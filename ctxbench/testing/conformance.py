@@ -17,7 +17,7 @@ import secrets
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, ParamSpec, TypeVar, cast
@@ -404,19 +404,17 @@ def check_store(make: Callable[[], MemoryStore]) -> None:
         _sufficed,
         _requested,
     ):
-        store = make()
-        try:
-            for name in ("one", "two", "one"):
-                store.create_workspace(name)
-            faults.extend(
-                f"{label}: expected {expected!r:.300}, got {got!r:.300}"
-                for label, got, expected in check(store)
-                if got != expected
-            )
-        except Exception as error:  # noqa: BLE001 - whatever a store raises is its fault, and is reported
-            faults.append(f"{check.__name__.strip('_')}: {type(error).__name__}: {error}")
-        finally:
-            store.close()
+        with closing(make()) as store:
+            try:
+                for name in ("one", "two", "one"):
+                    store.create_workspace(name)
+                faults.extend(
+                    f"{label}: expected {expected!r:.300}, got {got!r:.300}"
+                    for label, got, expected in check(store)
+                    if got != expected
+                )
+            except Exception as error:  # noqa: BLE001 - whatever a store raises is its fault, and is reported
+                faults.append(f"{check.__name__.strip('_')}: {type(error).__name__}: {error}")
     if faults:
         raise ConformanceError(f"store {type(store).__name__}", faults)
 

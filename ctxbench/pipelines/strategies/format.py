@@ -459,7 +459,4 @@ class Rendered(Strategy):
         first = (place_among(candidates, rows) == 0) & ~fits
         rule = Rule.of(BUDGET, tokens=self.tokens)
         table = candidates.exclude(rows & ~fits & ~first, rule)
-        if not first.any():
-            return table
-        table, cut = cut_to_fit(query, table, resources, first, limit)
-        return table.exclude(first & ~cut, rule)
+        return cut_to_fit(query, table, resources, first, limit, rule)

@@ -252,10 +252,7 @@ class _Filling(Strategy, ABC):
         first = place_among(table, nothing) == 0
         for number, rule in enumerate(self._rules, 1):
             table = table.exclude(useful & (why == number) & ~first, rule)
-        if not first.any():
-            return table
-        table, cut = cut_to_fit(query, table, resources, first, limit)
-        return table.exclude(first & ~cut, self._rules[0])
+        return cut_to_fit(query, table, resources, first, limit, self._rules[0])
 
 
 @dataclass(frozen=True)
