@@ -403,8 +403,7 @@ def _without_lonely(labels: Mapping[ItemKey, Label]) -> dict[ItemKey, Label]:
 
 def unlabelled_words(left_out: int, partly: int) -> str:
     """The words for the number of unlabelled queries, and of those among them that are labelled in part."""
-    in_part = f" ({partly:,} in part)" if partly else ""
-    return f"{left_out:,} {'is' if left_out == 1 else 'are'} unlabelled{in_part}"
+    return f"{left_out:,} {'is' if left_out == 1 else 'are'} unlabelled{f' ({partly:,} in part)' if partly else ''}"
 
 
 Place: TypeAlias = tuple[Path | None, int]

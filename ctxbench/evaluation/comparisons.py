@@ -476,8 +476,7 @@ class Curve:
 
     def means(self) -> tuple[FloatArray, FloatArray]:
         """Mean tokens and mean completeness of every setting, each of shape (n_settings,)."""
-        applies = ~np.isnan(self.complete[0])
-        return self.tokens.mean(axis=1), self.complete[:, applies].mean(axis=1)
+        return self.tokens.mean(axis=1), self.complete[:, ~np.isnan(self.complete[0])].mean(axis=1)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

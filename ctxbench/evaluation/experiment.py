@@ -555,9 +555,8 @@ def git_commit(folder: Path) -> str | None:
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    command = ["git", "-C", str(folder), *arguments]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=10)  # noqa: S603 - fixed words
-    return done.stdout.strip()
+    command = ["git", "-C", str(folder), *arguments]  # fixed words
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=10).stdout.strip()  # noqa: S603
 
 
 def machine() -> dict[str, Any]:

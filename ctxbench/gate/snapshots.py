@@ -132,8 +132,7 @@ def first_ids(ids: Sequence[str]) -> str:
 
 def first_few(texts: Sequence[str], at_most: int = _MAX_NAMED) -> str:
     """The first few of some texts, and how many more there are: `a, b, c and 2 more`."""
-    suffix = f" and {len(texts) - at_most} more" if len(texts) > at_most else ""
-    return f"{', '.join(texts[:at_most])}{suffix}"
+    return f"{', '.join(texts[:at_most])}{f' and {len(texts) - at_most} more' if len(texts) > at_most else ''}"
 
 
 def shortened(text: str, limit: int, *, at_word: bool = False) -> str:
@@ -205,8 +204,7 @@ def size(metric: Metric, value: float) -> str:
     Below `_ROUNDING` it is a rounding error, and is 0.
     """
     value = 0.0 if value < _ROUNDING else value
-    unit = "points" if _is_share(metric) else metric.declaration.unit
-    return f"{_size(metric, value)} {unit}".rstrip()
+    return f"{_size(metric, value)} {'points' if _is_share(metric) else metric.declaration.unit}".rstrip()
 
 
 def _is_share(metric: Metric) -> bool:

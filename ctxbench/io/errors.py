@@ -404,8 +404,7 @@ def suggest(name: str, candidates: Iterable[str], *, listed: bool = True, most: 
         return hint
     if not names:
         return f"{hint}; none are known"
-    listing = ", ".join(names[:most]) + (", ..." if len(names) > most else "")
-    return f"{hint or ';'} Known: {listing}"
+    return f"{hint or ';'} Known: {', '.join(names[:most])}{', ...' if len(names) > most else ''}"
 
 
 _NAME = "ctxbench"

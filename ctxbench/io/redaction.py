@@ -498,8 +498,7 @@ class Redactor:
             return False
         if text[start:end] in self._keep:
             return True
-        begin = max(text.rfind(space, 0, start) for space in " \t\n") + 1
-        token = _TOKEN.match(text, begin)
+        token = _TOKEN.match(text, max(text.rfind(space, 0, start) for space in " \t\n") + 1)
         return token is not None and token.group().strip("\"'`(),.:;!?") in self._keep
 
     def _placeholder(self, kind: str, secret: str) -> str:

@@ -285,8 +285,7 @@ def _patterns(*groups: tuple[str, Iterable[str]]) -> list[re.Pattern[str]]:
     patterns = []
     for around, values in groups:
         if ordered := sorted(values, key=lambda value: (-len(value), value)):
-            either = "(?:" + "|".join(map(re.escape, ordered)) + ")"
-            patterns.append(re.compile(around.replace("{}", either)))
+            patterns.append(re.compile(around.replace("{}", f"(?:{'|'.join(map(re.escape, ordered))})")))
     return patterns
 
 

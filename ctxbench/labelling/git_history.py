@@ -503,8 +503,7 @@ class _History:
         parent = self.line[positions[0]].parents[0]
         stretches = tree_stretches(self.line, self.times, positions, self.repository.files(parent))
         files = self._files([come for stretch in stretches for come in stretch.come], notify, pool)
-        defined = self.settings.view == "definitions"
-        hunks = line_hunks(self.repository, self.line[: positions[-1]]) if defined else {}
+        hunks = line_hunks(self.repository, self.line[: positions[-1]]) if self.settings.view == "definitions" else {}
         versions = ItemVersions(self._commit_item)
         visible = versions.follow(stretches, files, [map(_old_path, commit.changed) for commit in self.chosen], hunks)
         return versions.catalog(), visible

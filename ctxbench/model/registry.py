@@ -311,8 +311,7 @@ def check_type(name: str, value: object, expected: Any) -> None:
     )
     if any(_fits(value, option) for option in options):
         return
-    type_names = " or ".join(_called(option) for option in options)
-    raise ParameterError(f"{name} must be {type_names}, got {value!r}")
+    raise ParameterError(f"{name} must be {' or '.join(map(_called, options))}, got {value!r}")
 
 
 def _fits(value: object, option: Any) -> bool:

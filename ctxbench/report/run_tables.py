@@ -97,12 +97,10 @@ def may_have_seen(description: Mapping[str, Any], datasets: Collection[str]) -> 
     What comes with ctxbench was fitted on datasets that it names, and on none of the user's; of another file of fits
     nothing is known.
     """
-    if not reads_a_fit(description):
-        return False
     pipeline = StoredPipeline.of(description)
     read = {step.values.get("calibration") for step in (pipeline.steps() if pipeline else ())} - {None, ""}
     if read != {SHIPPED}:
-        return True
+        return bool(read)
     fitted = {name for fit in open_calibrations(SHIPPED).fits for name in fit.dataset.split(" + ")}
     return any(name == source or name.startswith(f"{source}-") for name in datasets for source in fitted)
 

@@ -386,8 +386,7 @@ def _replaced_text(outcome: PolicyOutcome) -> str:
     tie = f"; {outcome.tied_with} is not significantly better by {outcome.policy.objective}" * bool(outcome.tied_with)
     if outcome.replaced is None or outcome.replaced.selector == outcome.tied_with:
         return tie
-    tuned = _selector_with(outcome.replaced)
-    return f"{tie}; it is at least as complete as the tuned {tuned}, for no more tokens"
+    return f"{tie}; it is at least as complete as the tuned {_selector_with(outcome.replaced)}, for no more tokens"
 
 
 def _aims(outcome: PolicyOutcome) -> str:

@@ -521,8 +521,7 @@ class _RustImports:
         elif node.type == "mod_item":
             if node.child_by_field_name("body") is None:
                 name = "::".join([*inside, node_text(node.child_by_field_name("name"))])
-                matches = (_PATH.search(text) for text in _attributes(node))
-                file = next((match[1] for match in matches if match), "")
+                file = next((match[1] for text in _attributes(node) if (match := _PATH.search(text))), "")
                 yield Import(name, (file,) if file else (), kind="path" if file else "mod", line=line)
         elif node.type == "extern_crate_declaration":
             name = node_text(node.child_by_field_name("name"))

@@ -537,8 +537,7 @@ class _Scripts:
 
     def _entry(self, folder: str) -> str | None:
         """What a folder is when it is imported: its package's main file, else its index."""
-        start = f"{folder}/" if folder else ""
-        package = self._tree.json(f"{start}package.json")
+        package = self._tree.json(f"{folder}/package.json" if folder else "package.json")
         exported = package.get("exports")
         exported = at(exported, ".") or exported
         mains = [*_leaves(exported), *texts([package.get(key) for key in ("source", "types", "module", "main")])]

@@ -423,8 +423,7 @@ class SentenceTransformerEmbedder:
     def _prompts(self) -> dict[str, str]:
         """What is put in front of texts; the library looks for `query` and `document` among the model's prompts."""
         named = self._settings.get("prompts") or {}
-        prompts_of_model = {"query": named.get("query") or "", "item": named.get("document") or ""}
-        return _merged(prompts_of_model, self._given_prompts)
+        return _merged({"query": named.get("query") or "", "item": named.get("document") or ""}, self._given_prompts)
 
     @cached_property
     def _has_router(self) -> bool:

@@ -132,8 +132,7 @@ class TrigramIndex:
             return above(np.maximum(by_content, _similarity(self._paths, distinct, limit)), threshold)
         by_path = np.zeros_like(by_content)
         stretches = Stretches(ordered)
-        likely = self._paths.shared(distinct, limit=np.inf) > threshold * self._paths.size
-        rows = np.flatnonzero(likely).tolist()
+        rows = np.flatnonzero(self._paths.shared(distinct, limit=np.inf) > threshold * self._paths.size).tolist()
         at_once = max(_HELD // max(len(ordered), 1), 1)
         for first in range(0, len(rows), at_once):
             block = rows[first : first + at_once]

@@ -351,8 +351,7 @@ class QuerySet:
     @property
     def title(self) -> str:
         """The name in messages."""
-        subset = "all labels" if self.split == ALL else f"{self.split} split"
-        return f"{subset} of dataset {self.dataset.name}"
+        return f"{'all labels' if self.split == ALL else f'{self.split} split'} of dataset {self.dataset.name}"
 
     @cached_property
     def groups(self) -> tuple[str, ...]:

@@ -499,8 +499,7 @@ class PlannedFiles(_CodeSearch):
         starts = [row & visible for row in rows if 0 < np.count_nonzero(row & visible) <= _MOST_STARTS]
         if starts:
             start = np.any(starts, axis=0)
-            tree = code_trees(query.batch.catalog, resources).of(mask)
-            score[tree.near(np.flatnonzero(start))] = self.linked
+            score[code_trees(query.batch.catalog, resources).of(mask).near(np.flatnonzero(start))] = self.linked
             score[start] = 1.0
         return paths.by_item(score)
 
