@@ -17,8 +17,12 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import partial
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TextIO, TypeAlias
+
+import anyio
+import pydantic
 
 from ctxbench.catalogs.mcp_config import ServerSpec, read_mcp_config, server_digests
 from ctxbench.catalogs.snapshots import SERVER, SnapshotPart, Source
@@ -96,8 +100,6 @@ class Watch:
         Raises:
             ListingError: one came.
         """
-        import anyio
-
         with anyio.CancelScope() as scope:
             self._end = scope.cancel
             yield
@@ -264,7 +266,6 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 def _reason(error: BaseException) -> str:
     """What an exception of the SDK means for the user; empty if only its own words can say."""
-    import pydantic
     from mcp.types import CONNECTION_CLOSED, REQUEST_TIMEOUT
 
     code = getattr(error, "code", None)
@@ -286,8 +287,6 @@ def _reason(error: BaseException) -> str:
 
 def _line_and_problem(error: Exception) -> tuple[str, str]:
     """The line that could not be read, out of pydantic's error, and what is wrong with it."""
-    import pydantic
-
     if not isinstance(error, pydantic.ValidationError):
         return str(error), str(error)
     first = error.errors(include_url=False, include_context=False)[0]
@@ -360,7 +359,6 @@ async def list_tools(spec: ServerSpec, limits: Limits, watch: Watch, listing: Se
         ListingError: the listing has no end, is too long, or has a name twice.
         Exception: whatever the SDK raises; `Watch.explain` says what it means.
     """
-    import anyio
     from mcp import Client
 
     async with _transport(spec, limits, watch) as transport:
@@ -456,8 +454,6 @@ async def _end_sessions(processes: Collection[int]) -> None:
     The SDK makes each server the leader of a session, so that its children are in its process group. A child that
     opens a new session is not reached.
     """
-    import anyio
-
     if not processes:  # as always on Windows, which has no such groups
         return
     with anyio.CancelScope(shield=True):
@@ -482,8 +478,6 @@ def _signal(process: int, number: int) -> bool:
 
 
 def _client_info() -> Any:
-    from importlib.metadata import version
-
     from mcp.types import Implementation
 
     return Implementation(name="ctxbench", version=version("ctxbench"))
@@ -495,8 +489,6 @@ def check_sdk() -> None:
     Raises:
         ParameterError: it is not.
     """
-    from importlib.metadata import PackageNotFoundError, version
-
     install = f"install it with: {install_command('mcp')}"
     try:
         installed = version("mcp")
@@ -582,8 +574,6 @@ class _Capture:
         self.cancel: Callable[[], None] = lambda: None
 
     async def all(self) -> tuple[SnapshotPart, ...]:
-        import anyio
-
         turns = anyio.Semaphore(_AT_ONCE)
 
         async def capture(spec: ServerSpec) -> None:
@@ -606,8 +596,6 @@ class _Capture:
 
 async def _server(spec: ServerSpec, limits: Limits) -> SnapshotPart:
     """Ask one server; its errors are in the part."""
-    import anyio
-
     if spec.disabled:
         return SnapshotPart(name=spec.name, kind=SERVER, state="disabled")
     watch, listing = Watch(spec.secrets, limit=limits.size), ServerListing()
@@ -639,8 +627,6 @@ async def _server(spec: ServerSpec, limits: Limits) -> SnapshotPart:
 
 async def _tell_waiting(name: str, listing: ServerListing, limits: Limits) -> None:
     """Log once per step what is waited for, and for how long at most; runs until it is cancelled."""
-    import anyio
-
     reported = ""
     while True:
         step = listing.step

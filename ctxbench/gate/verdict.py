@@ -477,9 +477,12 @@ def _moved_into_sessions(metrics: Sequence[MetricVerdict]) -> tuple[str, ...]:
     """
     by_name = {metric.metric: metric for metric in metrics}
     added, total = by_name.get(_ADDED), by_name.get(_TOTAL)
-    if added is None or total is None or added.verdict is not Verdict.BETTER:
-        return ()
-    if -total.comparison.difference > added.tolerance:
+    if (
+        added is None
+        or total is None
+        or added.verdict is not Verdict.BETTER
+        or -total.comparison.difference > added.tolerance
+    ):
         return ()
     return (Message("gate.tokens-moved-to-session", added=_change_text(added), total=_change_text(total)),)
 

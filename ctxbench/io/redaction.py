@@ -444,9 +444,12 @@ class Redactor:
         """
         words = value.split()
         plain = value.isalpha() or value.isdecimal()
-        if not words or len(value) < (_LEARNT_FROM if plain else 4) or value in self._keep:
-            return
-        if len(words) == 1 and value.casefold() in self._ordinary:
+        if (
+            not words
+            or len(value) < (_LEARNT_FROM if plain else 4)
+            or value in self._keep
+            or (len(words) == 1 and value.casefold() in self._ordinary)
+        ):
             return
         if (first := _WORD.search(value)) is not None:
             secret = value[first.start() :]

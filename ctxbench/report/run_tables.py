@@ -97,18 +97,17 @@ def may_have_seen(description: Mapping[str, Any], datasets: Collection[str]) -> 
     What comes with ctxbench was fitted on datasets that it names, and on none of the user's; of another file of fits
     nothing is known.
     """
-    pipeline = StoredPipeline.of(description)
-    read = {step.values.get("calibration") for step in (pipeline.steps() if pipeline else ())} - {None, ""}
-    if read != {SHIPPED}:
-        return bool(read)
+    files = files_of_fits(description)
+    if files != {SHIPPED}:
+        return bool(files)
     fitted = {name for fit in open_calibrations(SHIPPED).fits for name in fit.dataset.split(" + ")}
     return any(name == source or name.startswith(f"{source}-") for name in datasets for source in fitted)
 
 
-def reads_a_fit(description: Mapping[str, Any]) -> bool:
-    """Whether any step of a described pipeline uses a file of fits."""
+def files_of_fits(description: Mapping[str, Any]) -> set[str]:
+    """The files of fits that the steps of a described pipeline use."""
     pipeline = StoredPipeline.of(description)
-    return pipeline is not None and any(step.values.get("calibration") for step in pipeline.steps())
+    return {step.values.get("calibration") for step in (pipeline.steps() if pipeline else ())} - {None, ""}
 
 
 _WORDS = {

@@ -26,7 +26,7 @@ from ctxbench.evaluation.inputs import Prepared, open_experiment
 from ctxbench.evaluation.statistics import correct
 from ctxbench.model.requests import Batch
 from ctxbench.model.selection import stacked
-from ctxbench.report.run_tables import reads_a_fit
+from ctxbench.report.run_tables import files_of_fits
 from ctxbench.search.resources import local_resources
 from ctxbench.selectors.selector import PipelineSelector
 from ctxbench.tuning.tuner import first_items_curve
@@ -96,7 +96,7 @@ def _times(prepared: Prepared, dataset: str, rounds: int) -> pd.DataFrame:
         times[name].append((time.process_time_ns() - began) / 1e6)
     warm = {name: taken[len(taken) // (rounds + 1) :] for name, taken in times.items()}
     return pd.DataFrame(
-        {"strategy": name, "fitted": reads_a_fit(selectors[name].describe()), "ms": statistics.median(taken)}
+        {"strategy": name, "fitted": bool(files_of_fits(selectors[name].describe())), "ms": statistics.median(taken)}
         for name, taken in warm.items()
     )
 

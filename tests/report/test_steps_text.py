@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ctxbench.pipelines.pipeline import Pipeline
-from ctxbench.report.run_tables import SEEN, about_selector, may_have_seen, pipeline_text, reads_a_fit
+from ctxbench.report.run_tables import SEEN, about_selector, files_of_fits, may_have_seen, pipeline_text
 
 
 def described(spec):
@@ -29,9 +29,9 @@ def test_a_fit_is_found_wherever_its_step_stands():
         return {"step": "rank:x", **given}
 
     inside = {"step": "by_domain", "domains": [["tool", [fitted(calibration="b.json")]], ["*", []]]}
-    said = [reads_a_fit({"pipeline": {"refine": [one]}}) for one in (fitted(calibration="a.json"), inside, fitted())]
-    assert said == [True, True, False]
-    assert not reads_a_fit({"command": "x"})
+    files = [files_of_fits({"pipeline": {"refine": [one]}}) for one in (fitted(calibration="a.json"), inside, fitted())]
+    assert files == [{"a.json"}, {"b.json"}, set()]
+    assert files_of_fits({"command": "x"}) == set()
 
 
 def test_the_shipped_fit_has_seen_the_datasets_that_it_names_and_a_fit_of_the_users_may_have_seen_any():
