@@ -104,7 +104,7 @@ def may_have_seen(description: Mapping[str, Any], datasets: Collection[str]) -> 
     return any(name == source or name.startswith(f"{source}-") for name in datasets for source in fitted)
 
 
-def files_of_fits(description: Mapping[str, Any]) -> set[str]:
+def files_of_fits(description: Mapping[str, Any]) -> set[Any]:
     """The files of fits that the steps of a described pipeline use."""
     pipeline = StoredPipeline.of(description)
     return {step.values.get("calibration") for step in (pipeline.steps() if pipeline else ())} - {None, ""}
