@@ -505,12 +505,13 @@ class AgentFile:
             for name in disabled_servers(self.mcp)
         }
         card = self.snapshot / CAPTURE
-        for name, why in (uncaptured_servers(server_names(self.mcp), card) if card.is_file() else {}).items():
-            servers[name] = AbsentServer(
+        return servers | {
+            name: AbsentServer(
                 Message("catalogs.server-not-captured", snapshot=self.snapshot.name, server=name, why=why),
                 Message("catalogs.capture-server", server=name, command=self.ask),
             )
-        return servers
+            for name, why in (uncaptured_servers(server_names(self.mcp), card) if card.is_file() else {}).items()
+        }
 
     def captured_servers(self) -> list[CapturedServer]:
         """The servers of which the snapshot holds tools, with what of their files changed since; see there.

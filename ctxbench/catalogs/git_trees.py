@@ -281,8 +281,7 @@ def changed_definitions(old: str, new: str, definitions: Sequence[CodeDefinition
     names: dict[str, None] = {}
     for first, last, added in _hunks(before, after):
         lines = [number for number in range(first, last) if before[number].strip()] or list(range(first, last))
-        for number in lines:
-            names[_around(definitions, number + 1, number + 1)] = None
+        names |= dict.fromkeys(_around(definitions, number + 1, number + 1) for number in lines)
         if not lines:
             names[_around_position(definitions, before, first, added)] = None
     return tuple(names)

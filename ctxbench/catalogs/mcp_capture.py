@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.metadata
 import inspect
 import json
 import logging
@@ -17,7 +18,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TextIO, TypeAlias
 
@@ -480,7 +480,7 @@ def _signal(process: int, number: int) -> bool:
 def _client_info() -> Any:
     from mcp.types import Implementation
 
-    return Implementation(name="ctxbench", version=version("ctxbench"))
+    return Implementation(name="ctxbench", version=importlib.metadata.version("ctxbench"))
 
 
 def check_sdk() -> None:
@@ -491,8 +491,8 @@ def check_sdk() -> None:
     """
     install = f"install it with: {install_command('mcp')}"
     try:
-        installed = version("mcp")
-    except PackageNotFoundError as error:
+        installed = importlib.metadata.version("mcp")
+    except importlib.metadata.PackageNotFoundError as error:
         raise ParameterError(f"servers are asked through the MCP SDK, which is not installed; {install}") from error
     if installed.split(".")[0] != "2":
         raise ParameterError(f"the MCP SDK is version {installed}, and 2.x is expected; {install}")

@@ -116,11 +116,12 @@ def similar_by_vectors(
     )
     included = set(range(len(chunks)))
     step = max(1, _BLOCK // len(chunks))
-    pairs: list[SimilarPair] = []
-    for begin in range(0, len(chunks), step):
-        for index, score in enumerate(means[begin : begin + step] @ means.T):
-            pairs += _pairs_of(begin + index, score, threshold, included)
-    return _ordered(pairs)
+    return _ordered(
+        pair
+        for begin in range(0, len(chunks), step)
+        for index, score in enumerate(means[begin : begin + step] @ means.T, begin)
+        for pair in _pairs_of(index, score, threshold, included)
+    )
 
 
 def mean_vectors(vectors: Float32Array, first: IntArray) -> FloatArray:
@@ -164,7 +165,7 @@ def _pairs_of(first: int, score: FloatArray, threshold: float, included: set[int
     ]
 
 
-def _ordered(pairs: list[SimilarPair]) -> tuple[SimilarPair, ...]:
+def _ordered(pairs: Iterable[SimilarPair]) -> tuple[SimilarPair, ...]:
     return tuple(sorted(pairs, key=lambda pair: (-round(pair.similarity, 12), pair.first, pair.second)))
 
 

@@ -423,11 +423,8 @@ class Candidates:
         """
         if isinstance(rule, str):
             rule = Rule(rule)
-        if rule in self.rules:
-            code, rules = self.rules.index(rule), self.rules
-        else:
-            code, rules = len(self.rules), (*self.rules, rule)
-        new = np.where(rows & (self.out == 0) & (self.origin != Origin.SESSION), code, self.out)
+        rules = self.rules if rule in self.rules else (*self.rules, rule)
+        new = np.where(rows & (self.out == 0) & (self.origin != Origin.SESSION), rules.index(rule), self.out)
         return replace(self, out=new.astype(np.int64), rules=rules)
 
     def noted(self, *notes: Note) -> Candidates:

@@ -551,11 +551,15 @@ def _comparison_note(dataset: DatasetSummary) -> list[str]:
 
 def _reasons(dataset: DatasetSummary, columns: Sequence[Column]) -> list[str]:
     """Why figures are missing, one line per reason."""
-    missing: dict[tuple[str, str], list[str]] = {}
-    for selector in dataset.selectors:
-        reasons = ((_cell(selector, column).why, column.title) for column in columns)
-        for why, titles in group_pairs((why, title) for why, title in reasons if why).items():
-            missing.setdefault((why, document.listed(titles)), []).append(document.named(selector.selector))
+    reasons = (
+        (selector, group_pairs((why, column.title) for column in columns if (why := _cell(selector, column).why)))
+        for selector in dataset.selectors
+    )
+    missing = group_pairs(
+        ((why, document.listed(titles)), document.named(selector.selector))
+        for selector, titles_by_reason in reasons
+        for why, titles in titles_by_reason.items()
+    )
     return [f"{document.NONE} {titles} of {document.listed(names)}: {why}." for (why, titles), names in missing.items()]
 
 

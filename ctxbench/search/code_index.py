@@ -244,11 +244,11 @@ class ItemPaths:
     def holding(self, groups: Iterable[Collection[str]]) -> list[BoolArray]:
         """For each group of words, the paths that hold all of them, in any order and ending, shape (n_paths,) each."""
         all_paths = np.ones(len(self.path.names), dtype=np.bool_)
-        rows = []
-        for group in groups:
-            words = self.words.words(list(group), [1.0] * len(group))
-            rows.append(np.logical_and.reduce([all_paths, *(self.words.shares_word({word: 1.0}) for word in words)]))
-        return rows
+        words_by_group = (self.words.words(list(group), [1.0] * len(group)) for group in groups)
+        return [
+            np.logical_and.reduce([all_paths, *(self.words.shares_word({word: 1.0}) for word in words)])
+            for words in words_by_group
+        ]
 
 
 def item_paths(catalog: Catalog, resources: Resources) -> ItemPaths:

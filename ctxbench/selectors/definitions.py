@@ -218,10 +218,11 @@ def agent_definition(agent: AgentFile) -> Definition:
     base, preset = base_and_preset
     if preset is not None and preset not in base.presets:
         reader.fault(str(UnknownNameError("preset", preset, base.presets, where=f" of {base.name}")), "selector")
-    settings: dict[str, Value] = {}
-    for name, value in agent.settings.items():
-        checked = reader.attempt(partial(base.checked, name, value), "settings", name)
-        settings |= {} if checked is None else {name: checked}
+    settings = {
+        name: checked
+        for name, value in agent.settings.items()
+        if (checked := reader.attempt(partial(base.checked, name, value), "settings", name)) is not None
+    }
     raise_faults(reader.faults)
     values = base.with_defaults({} if preset is None else base.presets[preset], settings)
     parameters = {

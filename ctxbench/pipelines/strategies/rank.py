@@ -165,10 +165,11 @@ class Weighted(FittedWeights):
         sources = sources_of(candidates)
         if set(sources) == {""}:
             return candidates
-        if self.calibration is not None:
-            weights = self._fitted(query.batch.catalog, resources)
-        else:
-            weights = dict(self.weights) or dict.fromkeys(sources, 1.0)
+        weights = (
+            dict(self.weights) or dict.fromkeys(sources, 1.0)
+            if self.calibration is None
+            else self._fitted(query.batch.catalog, resources)
+        )
         if set(weights) != set(sources):
             raise ParameterError(f"weights name {_list(weights)}; the sources are {_list(sources)}")
         if self.lowest and set(self.lowest) - set(sources):
