@@ -656,12 +656,12 @@ class Turns(RequestFamily):
         for steps in range(1, REACH + 1):
             near += (likely[order.neighbours(-steps)] + likely[order.neighbours(steps)]) / 2 ** (steps - 1)
         before = order.neighbours(-1)
-        answers = similar[before] * _asking(batch, inputs.resources)[before]
+        after_question = similar[before] * _asking(batch, inputs.resources)[before]
         speakers = [str(catalog[position].metadata.get("speaker") or "") for position in item.tolist()]
         of_request = _name_parts(batch.requests[request].text)
         is_named = {speaker: _names(of_request, _name_parts(speaker)[:1]) for speaker in set(speakers)}
         named = np.array([is_named[speaker] for speaker in speakers], dtype=np.float64)
-        return np.stack([share, near, answers, named], axis=1)
+        return np.stack([share, near, after_question, named], axis=1)
 
 
 def _name_parts(text: str) -> list[str]:
