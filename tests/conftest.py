@@ -16,7 +16,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--tier",
         choices=("quick", "first", "rest", "all"),
         default="all",
-        help="run the quick and essential tests (first), all others (rest), or both (all); see tests/tiers.py",
+        help="quick and essential tests (first), the others (rest), each quick function once (quick); see tests/tiers.py",
     )
 
 
@@ -24,10 +24,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     tier = config.getoption("--tier")
     if tier == "all":
         return
-    durations = listed_durations()
+    durations, functions = listed_durations(), set()
     selected, deselected = [], []
     for item in items:
-        (selected if tier in tiers_of(item, durations) else deselected).append(item)
+        function = item.nodeid.partition("[")[0]
+        is_repeat = tier == "quick" and function in functions
+        functions.add(function)
+        (selected if tier in tiers_of(item, durations) and not is_repeat else deselected).append(item)
     config.hook.pytest_deselected(items=deselected)
     items[:] = selected
 

@@ -3,7 +3,8 @@
 A test that is marked `essential` is in the first tier, one that is marked `rest` is not. Of the others those are in the
 rest whose function takes a quarter of a second or more, on average over its parameters. `tests/durations.txt` lists
 the functions that take half of that or more, so a new test is in the first tier. `pytest --tier quick` runs what is
-neither marked nor listed. To record the durations anew:
+neither marked nor listed, each function with its first parameters alone: other versions of Python and of packages break
+functions, not parameters. To record the durations anew:
 
     make test-all PYTEST_ARGS=--junitxml=junit.xml
     .venv/bin/python -m tests.tiers junit.xml
