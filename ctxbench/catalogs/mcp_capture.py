@@ -35,7 +35,7 @@ from ctxbench.model.items import Item
 _TAIL = 8192  # bytes of standard error that are kept while a server runs
 _READS = 16  # chunks of it that are taken at a time; a server that never stops must not hold the others up
 _LINES = 5  # lines of it that are reported
-_WIDTH = 300  # characters of a line that are reported
+_WIDTH = 300  # characters of a line's start, and of its end, that are reported: the end often holds the remedy
 _FRAME = re.compile(r"\s+at \S")  # of a stack, as Node prints it
 _ERROR = re.compile(r"\s*(?:\w+: )?\w*(?:Error|Exception)\b")
 _INPUT = re.compile(r"input_value=.*, input_type=\w+", re.DOTALL)  # in pydantic's words; it is cut, so half a secret
@@ -174,7 +174,7 @@ class Watch:
             parts.append(self._about_garbage())
         text = "; ".join(parts)
         if lines := self._last_lines():
-            excerpt = "".join(f"\n  | {one_line(self._hide(line))[:_WIDTH]}" for line in lines)
+            excerpt = "".join(f"\n  | {_without_middle(one_line(self._hide(line)))}" for line in lines)
             return Message("catalogs.server-stderr", text=text, lines=excerpt)
         return text
 
@@ -194,6 +194,10 @@ class Watch:
     def _about_garbage(self) -> str:
         sample = one_line(self._hide(self._first_garbage))[:80]
         return Message("catalogs.server-garbage", n=self._garbage, sample=sample)
+
+
+def _without_middle(line: str) -> str:
+    return line if len(line) <= 2 * _WIDTH else f"{line[:_WIDTH]} ... {line[-_WIDTH:]}"
 
 
 _CLOSED = "Connection closed"  # the SDK's own words

@@ -575,9 +575,10 @@ def _whence(part: SnapshotPart) -> str:
 def _nothing(parts: Sequence[SnapshotPart]) -> list[Fault]:
     """Why there is no item at all."""
     states = {"captured": "it holds no items", "disabled": "it is disabled"}
-    return [
-        Fault(f"{part.kind} {part.name!r}: {part.error or '; '.join((states[part.state], *part.notes))}")
-        for part in parts
+    reasons = [part.error or "; ".join((states[part.state], *part.notes)) for part in parts]
+    return [  # a fault is one line
+        Fault(f"{part.kind} {part.name!r}: {reason.replace(chr(10), '')}")
+        for part, reason in zip(parts, reasons, strict=True)
     ] or [Fault(Message("catalogs.nothing-to-capture"))]
 
 

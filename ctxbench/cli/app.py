@@ -376,7 +376,11 @@ def check(
         Path | None, typer.Option(help="Also write GitLab's code quality report to this file, as JSON.")
     ] = None,
     recapture: Annotated[
-        bool, typer.Option("--recapture", help="First ask the MCP servers of the agent files for their tools again.")
+        bool,
+        typer.Option(
+            "--recapture",
+            help="First ask the MCP servers of the agent files for their tools again; rewrites agent.snapshot.",
+        ),
     ] = False,
     skip: Annotated[
         list[str] | None, typer.Option("--skip", metavar="SERVER", help="With --recapture: do not ask this server.")

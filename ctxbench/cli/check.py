@@ -484,6 +484,8 @@ def _run_check(request: CheckRequest) -> _Result:
                 progress=bar,
             )
             options = [*(["--vectors"] if done.vectors else []), *([] if done.texts else ["--no-text"])]
+            if request.recapture:
+                options += ["--recapture", *(word for name in request.skip for word in ("--skip", name))]
             accept = shlex.join(["ctxbench", "check", *request.paths, "--accept", *options])
             result = _Result(
                 check=done.check,

@@ -473,6 +473,7 @@ datasets: {datasets}
 selectors:
   - agent.yaml    # the selector that agent.yaml names: a shipped one until you name your own there
 gate:
+  max_lost_required: 0    # any required item that is lost fails; without this line 1 in 400 queries may be, at least 1
   tolerance: {{completeness: 0.01, tokens: 5%}}
   # repeats: 3    # asks a selector of yours so often; needed where it does not always answer alike
   # pins:
