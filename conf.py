@@ -68,7 +68,7 @@ SECTIONS = {f"{GUIDE}/{name}" for name in ("index", "tutorials", "how-to", "refe
 LISTED = re.compile(r"^[*|] \[([^\]]*)\]\(([^)#:]+)\.(?:md|ipynb)\)", re.MULTILINE)
 # pages that a section has beside those that it links
 REST = {
-    f"{GUIDE}/how-to": ("experiments/recipes/*.md", "experiments/gate/*.md"),
+    f"{GUIDE}/how-to": ("experiments/gate/*.md",),
     f"{GUIDE}/explanation": ("reports/*.md",),
 }
 FIRST = f"""<!doctype html>

@@ -131,6 +131,11 @@ class TestServersNotAsked:
         assert cli("check", "gate.yaml", "--accept", "--recapture").code == 2
         assert Path("gate.baseline/baseline.json").read_bytes() == accepted
 
+    def test_what_was_found_by_asking_again_is_accepted_by_asking_again(self, desk, cli):
+        (desk / "servers" / "tools.py").write_text('TOOLS = {"post": "Post a parcel"}')
+        done = cli("check", "gate.yaml", "--recapture", "--allow-removed")
+        assert "\n  ctxbench check gate.yaml --accept --recapture\n" in done.out
+
     def test_a_server_may_be_left_out_of_those_that_are_asked(self, desk, cli):
         self.configure(args=["servers/desk.py"], env={"K": "${NOT_SET}"})
         code, verdict, (server,) = self.checked(cli, "--recapture", "--skip", "desk")

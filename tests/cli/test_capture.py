@@ -74,8 +74,9 @@ def test_json_is_the_card(config: Path, capfd: pytest.CaptureFixture[str]) -> No
 def test_nothing_is_written_when_nothing_was_captured(config: Path) -> None:
     with pytest.raises(
         InputError, match=r"(?s)nothing was captured.*server 'exit_later'.*server 'off': it is disabled"
-    ):
+    ) as caught:
         capture_all(CaptureRequest(mcp_config=config, skip=["rich"], timeout=60), out=Path("kept"), as_json=False)
+    assert "standard error:  | the database is gone" in str(caught.value)
     assert not Path("kept").exists()
 
 

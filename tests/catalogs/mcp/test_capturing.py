@@ -239,6 +239,7 @@ def test_a_secret_that_is_cut_is_not_shown_in_half(tmp_path: Path) -> None:
     closed = "it closed the connection before it answered; its last lines on standard error:\n  | "
     assert error_of(tmp_path, "long_line", SECRET=SECRET) == f"{closed}(one very long line)"
     assert error_of(tmp_path, "long_lines", SECRET=SECRET) == f"{closed}the end"
+    assert error_of(tmp_path, "decodes", "y" * 900, LOGIN="Basic eA==").endswith("yyy']")  # the end, with the remedy
     twice = error_of(tmp_path, "named_twice", SECRET=SECRET)
     assert twice == f"it lists the tool '{'x' * 90}<hidden>' twice, on page 1 and on page 1; names must differ"
 
