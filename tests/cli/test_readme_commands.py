@@ -38,6 +38,7 @@ HOW = {
     "ctxbench data import tools.json --out catalogs/mine": AS_WRITTEN,
     "ctxbench data overlap agent.yaml": AS_WRITTEN,
     'ctxbench select "refund order 17" --agent agent.yaml': AS_WRITTEN,
+    'ctxbench select "area of a triangle" --catalog bfcl-simple --preset normal': AS_WRITTEN,
     "ctxbench data import evals.jsonl -c agent.yaml --out datasets/evals": AS_WRITTEN,
     "ctxbench data import log.jsonl -c agent.yaml --out datasets/mine": AS_WRITTEN,
     "ctxbench data label datasets/mine --minutes 20": AS_WRITTEN,  # answers stand on standard input
