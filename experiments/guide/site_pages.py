@@ -33,6 +33,7 @@ API = {
 EXTENSIONS = {
     "Tuning of cuts": ("ctxbench.tuning.cut_families", ("ThresholdFamily",)),
     "Metrics": ("ctxbench.evaluation.metrics", ("Declaration",)),
+    "Plots": ("ctxbench.api.plots", ("Plots", "TuningPlots")),
     "Arrays of metrics": ("ctxbench.evaluation.metric_kernels", ("Joined",)),
     "Shared indexes": ("ctxbench.model.resources", ("index_over",)),
     "External selectors": ("ctxbench.selectors.external", ("External", "external_from_config")),
