@@ -33,7 +33,6 @@ API = {
 EXTENSIONS = {
     "Tuning of cuts": ("ctxbench.tuning.cut_families", ("ThresholdFamily",)),
     "Metrics": ("ctxbench.evaluation.metrics", ("Declaration",)),
-    "Plots": ("ctxbench.api.plots", ("Plots", "TuningPlots")),
     "Arrays of metrics": ("ctxbench.evaluation.metric_kernels", ("Joined",)),
     "Shared indexes": ("ctxbench.model.resources", ("index_over",)),
     "External selectors": ("ctxbench.selectors.external", ("External", "external_from_config")),
@@ -51,10 +50,11 @@ EXTENSIONS = {
 
 
 def api() -> str:
-    """The functions and classes of `import ctxbench`, with their docstrings."""
+    """The functions and classes of `import ctxbench`, and the plots of results, with their docstrings."""
     by_module = _public_names()
     groups = ((title, [name for module in modules for name in by_module[module]]) for title, modules in API.items())
-    return "\n".join(_documented(title, "ctxbench", names) for title, names in groups)
+    plots = _documented("Plots of results", "ctxbench.api.plots", ("Plots", "TuningPlots"))
+    return "\n".join([*(_documented(title, "ctxbench", names) for title, names in groups), plots])
 
 
 def api_extensions() -> str:
