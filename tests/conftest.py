@@ -16,7 +16,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--tier",
         choices=("quick", "first", "rest", "all"),
         default="all",
-        help="quick and essential tests (first), the others (rest), each quick function once (quick); see tests/tiers.py",
+        help="quick and essential tests (first), the others (rest), a quick function once (quick); see tests/tiers.py",
     )
 
 

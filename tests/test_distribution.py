@@ -101,8 +101,8 @@ def test_the_source_distribution_is_what_the_wheel_is_made_of(built):
         "CHANGELOG.md", "CITATION.cff", "LICENSE", "PKG-INFO", "README.md", "ctxbench", "datasets", "experiments",
         "pyproject.toml",
     }  # fmt: skip
-    assert [path for path in (built.source / "experiments").rglob("*") if path.is_file()] == [
-        built.source / "experiments" / "gate" / "workflow.yml"
+    assert sorted(path for path in (built.source / "experiments").rglob("*") if path.is_file()) == [
+        built.source / "experiments" / "gate" / name for name in ("action.yml", "gitlab.yml", "workflow.yml")
     ]
 
 

@@ -39,7 +39,6 @@ from ctxbench.io.errors import (
     ParameterError,
     UnknownNameError,
     check_all_known,
-    check_choice,
     check_known,
     raise_first,
 )
@@ -139,7 +138,7 @@ def evaluate(
         name: runs[selector] for name, selector in named.items() if isinstance(selector, str) and selector in runs
     }
     raise_first((not named, Message("api.no-selectors")))
-    check_choice("judged", judged or TREC, [TREC])
+    raise_first((judged not in ("", TREC), f"judged must be {TREC!r} or empty, got {judged!r}"))
     compare_to = next(iter(named)) if baseline is None else baseline
     check_known("baseline", compare_to, named)
     experiment = Experiment(

@@ -117,7 +117,10 @@ class Results:
 
     @property
     def plot(self) -> Plots:
-        """Plots by matplotlib: `trade_off()`, `differences()`, `heat_map()`, `scores()` and `confusion()`."""
+        """Plots by matplotlib: `trade_off()`, `differences()`, `heat_map()`, `scores()` and `confusion()`.
+
+        Each is a method of `ctxbench.api.plots.Plots`, such as `res.plot.differences("tokens", ax=ax)`.
+        """
         return Plots(self.summary, self.datasets, part=self._part, compared=self._compared)
 
     @property
@@ -294,15 +297,16 @@ class Results:
             metrics: names; the p-values are Holm-corrected over all rows of the frame. None = completeness and tokens,
                 or where neither was measured, what was.
             by_group: queries of one group, such as paraphrases, are not independent; test and interval take groups
-                for what is.
+                for what is. By default they count queries, and are too narrow if the dataset has groups.
 
         Returns:
             One row per dataset and metric, and without `selector` per pair, named by `selector` and `baseline`, if both
             have values of the metric for the same query: `difference`, `low`, `high`, `p`, `p_at_floor` (`p` is an
             upper bound: no random resample was as extreme), `significant`, `higher`, `lower`, `equal` (in queries),
-            `n`, `needed`, how many queries would make such a difference significant, and `effect_size`, the mean
-            difference in standard deviations of the differences by query (Cohen's d_z; infinite if all are equal and
-            not 0, NaN for one query).
+            `n`, `needed`, and `effect_size`, the mean difference in standard deviations of the differences by query
+            (Cohen's d_z; infinite if all are equal and not 0, NaN for one query). `needed` is at how many queries such
+            a difference is significant with power 0.8, at 0.05 / (rows of the frame), so that it is whatever the other
+            rows give. The interval, `low` to `high`, is 95% for its row alone.
 
         Raises:
             UnknownNameError: there is no such selector or metric.

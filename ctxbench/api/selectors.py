@@ -89,6 +89,9 @@ def answers(source: Any) -> Recorded | Pipeline:
     A run offers all that it ranks; `ctxbench.pipeline({"run": source}, refine=[{"first": {"n": 5}}])` offers five.
     Items rank by score, of equal scores the greater id first, as trec_eval has it; without scores, by `rank`.
 
+    A query that a run does not have counts as one with nothing offered, without a warning, so measure a run of one
+    split with `split`. A query that a file of answers does not have is an error of that query.
+
     Raises:
         InputError: rows of a run are faulty: all of them.
 

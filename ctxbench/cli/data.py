@@ -476,7 +476,7 @@ def import_any(request: ImportRequest, *, as_json: bool) -> int:
         import_dataset(first, out=request.out, source=request.source, own_files=request.own_files, as_json=as_json)
         return 0
     if request.kind == "run":
-        request.check_only(_OF_RUNS, "rankings of TREC (--as run)")
+        request.check_only(_OF_RUNS, "rankings of TREC (--as run), which take --dataset, --keep and --out")
         import_run(request, as_json=as_json)
         return 0
     if request.out is None and not request.dry_run:

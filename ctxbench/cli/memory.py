@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ctxbench.catalogs.agent_file import is_agent_file
 from ctxbench.cli.common import aligned, print_json, print_result, without_keys
@@ -57,7 +57,6 @@ from ctxbench.memory.memories import StoreRows, checked_name, read_file
 from ctxbench.memory.service import SELECT_COUNTS, ContextService, Metrics
 from ctxbench.memory.sqlite_store import SqliteStore
 from ctxbench.memory.stores import Imported, UserCatalogs, feedback_dataset, import_rows
-from ctxbench.memory.web_app import LOOPBACK, Access, UserTokens, others_may_read, read_tokens, web_app
 from ctxbench.model.requests import Batch, Message as ChatMessage, Request
 from ctxbench.model.resources import bound_indexes
 from ctxbench.pipelines.fits import fit_notices
@@ -67,6 +66,9 @@ from ctxbench.search.resources import LocalResources
 from ctxbench.search.tokens import CharsCounter, counter_for_model, open_counter
 from ctxbench.selectors.explain import explain, explain_outcome
 from ctxbench.selectors.selector import check_fits
+
+if TYPE_CHECKING:  # needs the extra `server`
+    from ctxbench.memory.web_app import Access, UserTokens
 
 WIDTH = 60  # characters of a memory
 LEFT_OUT = 5
@@ -349,6 +351,7 @@ def run(request: ServeRequest) -> None:
         UserError: a file, package or argument is missing or wrong.
     """
     try:
+        import starlette.routing  # noqa: F401
         import uvicorn  # noqa: F401 - reported before anything is read
     except ImportError:
         raise ParameterError(f"serving needs the extra `server`: {install_command('server')}") from None
@@ -385,6 +388,8 @@ def _access(request: ServeRequest) -> Access:
     Raises:
         UserError: options contradict each other, or the token file is faulty.
     """
+    from ctxbench.memory.web_app import LOOPBACK, Access, others_may_read, read_tokens
+
     check_range("--port", request.port, 0, 65_535)
     file, user, host = request.tokens, request.user, request.host
     raise_first(
@@ -420,6 +425,8 @@ def _listen(
 ) -> None:
     """Answer requests until stopped; `text` says what is served."""
     import uvicorn
+
+    from ctxbench.memory.web_app import web_app
 
     if request.tokens is not None and access.tokens is not None:
         _read_again_on_hangup(request.tokens, access.tokens, service)
@@ -646,6 +653,7 @@ def _logging() -> Iterator[None]:
 
 def _read_again_on_hangup(file: Path, tokens: UserTokens, service: ContextService | SelectService) -> None:
     """Read the token file again at each SIGHUP; tokens stay if it is wrong."""
+    from ctxbench.memory.web_app import read_tokens
 
     def read_again(_number: int, _frame: object) -> None:
         try:

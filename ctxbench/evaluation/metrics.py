@@ -77,14 +77,14 @@ _of_required = partial(
 )
 _amount_added = partial(
     Declaration,
-    empty="0 where nothing was added, whether or not something is needed.",
+    empty="0 where nothing was added, whether or not something is needed; NaN where the selector failed.",
     better="lower",
     scale="amount",
 )
 _of_ranking = partial(
     Declaration,
     empty="NaN where nothing is required, so that the mean leaves the query out, and where no ranking was given; 0 for "
-    "an empty ranking.",
+    "an empty ranking where the session holds nothing that is required. 1 where it holds all that is required.",
     cutoff="required",
     needs=("rankings",),
 )
@@ -268,7 +268,7 @@ _RANKINGS = (
         description="Sum of grade / log2(rank + 1) over the same sum of the best ranking; each alternative has its "
         "own gain.",
         empty="NaN where no item is required or helpful beyond the session's, and where no ranking was given; 0 for "
-        "an empty ranking.",
+        "an empty ranking. A query with helpful items only has a value if it is labelled as one that needs nothing.",
         cutoff="optional",
         needs=("rankings",),
         compute=_full_ranking(metric_kernels.ndcg),

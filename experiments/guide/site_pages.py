@@ -50,10 +50,11 @@ EXTENSIONS = {
 
 
 def api() -> str:
-    """The functions and classes of `import ctxbench`, with their docstrings."""
+    """The functions and classes of `import ctxbench`, and the plots of results, with their docstrings."""
     by_module = _public_names()
     groups = ((title, [name for module in modules for name in by_module[module]]) for title, modules in API.items())
-    return "\n".join(_documented(title, "ctxbench", names) for title, names in groups)
+    plots = _documented("Plots of results", "ctxbench.api.plots", ("Plots", "TuningPlots"))
+    return "\n".join([*(_documented(title, "ctxbench", names) for title, names in groups), plots])
 
 
 def api_extensions() -> str:
@@ -178,11 +179,17 @@ def _type(schema: dict[str, Any]) -> str:
 
 def metrics() -> str:
     """Every metric with its formula, its value where there is nothing to count, and its source."""
-    return "\n".join(["## Empty cases and sources", "", *(line for m in METRICS.values() for line in _metric(m))])
+    intro = (
+        "NaN: the mean leaves the query out. So it does for every metric but `forbidden_offered` if not all required "
+        "items of the query are known, and for amounts, `abstention`, `false_inclusion` and `forbidden_offered` if the "
+        "selector failed on it; for other metrics a failed query is one with nothing offered and an empty ranking."
+    )
+    parts = ["## Empty cases and sources", "", intro, "", *(line for m in METRICS.values() for line in _metric(m))]
+    return "\n".join(parts)
 
 
 def _metric(metric: Declaration) -> list[str]:
-    suffix = {"none": "", "optional": ", with or without `@k`", "required": "`@k`"}[metric.cutoff]
+    names = {"none": "`{0}`", "optional": "`{0}` or `{0}@k`", "required": "`{0}@k`"}[metric.cutoff]
     facts = {
         "Formula": metric.description,
         "Empty": metric.empty,
@@ -190,7 +197,7 @@ def _metric(metric: Declaration) -> list[str]:
         "As in ir-measures": metric.ir_measures and f"`{metric.ir_measures}`",
         "Source": metric.source,
     }
-    lines = [f"### {metric.title}", "", f"`{metric.name}`{suffix}", ""]
+    lines = [f"### {metric.title}", "", names.format(metric.name), ""]
     return [*lines, *(f"* **{title}:** {text}" for title, text in facts.items() if text), ""]
 
 

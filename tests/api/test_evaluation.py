@@ -365,7 +365,7 @@ def test_the_page_on_python_runs(tmp_path):
         ('completeness="0.98 of base"', 'completeness="0.98 of base", embedder="hashing"'),
         ('"presets.yaml"', repr(str(tmp_path / "presets.yaml"))),
         ('"figure.pdf"', repr(str(tmp_path / "figure.pdf"))),
-        ("for item in items if item", 'for item in items if "available" not in request and item'),
+        ('for item in items if item["name"]', 'for item in items if "available" not in request and item["name"]'),
     ):
         assert old in shown
         shown = shown.replace(old, new)
@@ -375,6 +375,9 @@ def test_the_page_on_python_runs(tmp_path):
     plt.close("all")
     assert (tmp_path / "figure.pdf").exists()
     assert list(names["res"].to_frame().index) == ["spec", "mine", "words"]
+    rest = {"rest": lambda request, items: [item["_id"] for item in names["eligible"](request, items)]}
+    every = ctxbench.evaluate(str(SMOKE), rest, **CHEAP)  # no item that `eligible` leaves is refused
+    assert every.to_frame().loc["rest", "errors"] == 0
     verdicts = {one.selector: str(one.verdict) for one in ctxbench.check(names["now"], names["res"]).found.selectors}
     assert verdicts["words"] == "worse"
 

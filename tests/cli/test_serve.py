@@ -20,7 +20,7 @@ from ctxbench.cli.app import main
 from ctxbench.io.errors import install_command
 from ctxbench.memory.memories import Memory
 from ctxbench.memory.sqlite_store import SqliteStore
-from tests.children import child
+from tests.children import LIMIT, child
 
 pytest.importorskip("uvicorn")
 pytest.importorskip("starlette")
@@ -191,6 +191,11 @@ def test_without_its_extra_it_says_what_to_install(place, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     code, _, said = run(capsys, "serve", place, "-w", "home")
     assert (code, said) == (2, f"error: serving needs the extra `server`: {install_command('server')}\n")
+
+
+def test_other_commands_need_no_web_server():
+    code = "import sys; sys.modules['starlette'] = sys.modules['uvicorn'] = None; import ctxbench.cli.memory"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=LIMIT)
 
 
 def test_labels_are_told_with_what_is_to_do_and_as_json(place, tmp_path, capsys):

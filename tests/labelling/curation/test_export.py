@@ -276,7 +276,7 @@ def test_metrics_of_exported_runs_equal_ir_measures(make, tiny, tmp_path, monkey
         for name in METRICS:
             for query, value in zip(part.answers.queries, part.metrics[name].tolist(), strict=True):
                 if query in expected[name] and query not in differ:
-                    assert value == pytest.approx(expected[name][query], abs=1e-9), (selector, name, query)
+                    assert value == pytest.approx(expected[name][query], abs=1e-12), (selector, name, query)
                     compared += 1
                 elif query not in differ:
                     assert math.isnan(value), (selector, name, query)  # needs nothing: in neither mean
