@@ -136,7 +136,7 @@ def accepted(tmp_path_factory):
     repository = Repository(folder, place / "runner")
     repository.git("init", "-q", "-b", "main")
     accept = "ctxbench check gate.yaml --accept --vectors"
-    assert f"\n{accept}\n" in (READY / "README.md").read_text("utf-8")
+    assert f" {accept}\n" in (READY / "README.md").read_text("utf-8")
     done = repository.run(*accept.split())
     assert done.returncode == 0, done.stderr
     repository.commit("Add the gate")
