@@ -199,11 +199,21 @@ def main() -> None:
     parser.add_argument("--items", type=int, default=100_000)
     parser.add_argument("--queries", type=int, default=20_000)
     parser.add_argument("--selectors", default="bm25,dense", help=f"of {', '.join(NAMED)}")
+    parser.add_argument("--stored", action="store_true", help="store made vectors of 384 numbers before")
+    parser.add_argument("--jobs", default="1")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         dataset = write_dataset(folder / "dataset", items=arguments.items, queries=arguments.queries)
-        figures = measure(folder, arguments.selectors.split(","), dataset=dataset)
+        if arguments.stored:
+            store_vectors(dataset, folder / "cache")
+        figures = measure(
+            folder,
+            arguments.selectors.split(","),
+            dataset=dataset,
+            embedder="minilm" if arguments.stored else "hashing",
+            options=("--jobs", arguments.jobs),
+        )
     sys.stdout.write(json.dumps({**vars(arguments), **figures}) + "\n")
 
 
