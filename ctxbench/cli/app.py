@@ -127,6 +127,7 @@ def score(
             "--compare-to", help="A selector to compare with, such as semantic/normal or an agent file; repeatable."
         ),
     ] = None,
+    split: Annotated[str, typer.Option(help="Score the queries of this split only, such as test.")] = "",
     out: Annotated[Path | None, typer.Option(help="Keep the run in this folder, with its HTML report.")] = None,
     tokens: TokenCounter = "o200k",
     csv: CsvFile = None,
@@ -151,6 +152,7 @@ def score(
         answers,
         dataset=dataset,
         selectors=selectors or [],
+        split=split,
         out=out,
         tokens=tokens,
         workers=Workers(jobs=jobs, on=on, store=store),

@@ -138,6 +138,7 @@ def score_answers(
     *,
     dataset: str,
     selectors: list[str],
+    split: str,
     out: Path | None,
     tokens: str,
     workers: Workers,
@@ -146,7 +147,8 @@ def score_answers(
     """Score a file of answers, and shipped selectors to compare with, if any."""
     targets.refuse({"the answers": [answers], **dataset_inputs(dataset), **selector_inputs(*selectors)})
     with progress() as bar:
-        prepared = prepare(scoring(answers, dataset=dataset, compare_with=selectors, tokens=tokens), notify=bar.say)
+        experiment = scoring(answers, dataset=dataset, compare_with=selectors, tokens=tokens, split=split)
+        prepared = prepare(experiment, notify=bar.say)
     if out is not None:
         _run(prepared, out, workers=workers, targets=targets)
         return

@@ -290,8 +290,15 @@ def experiment_of(
     return experiment, sorted(faults, key=lambda fault: fault.line)
 
 
-def scoring(answers: Path, *, dataset: str, compare_with: Sequence[str], tokens: str) -> Experiment:
+def scoring(answers: Path, *, dataset: str, compare_with: Sequence[str], tokens: str, split: str = "") -> Experiment:
     """The experiment that compares a file of answers with shipped selectors, given as `name` or `name/preset`.
+
+    Args:
+        answers: of a selector, one line per query.
+        dataset: a name or a folder.
+        compare_with: the shipped selectors.
+        tokens: the token counter.
+        split: whose queries count; empty = all.
 
     Raises:
         UserError: the file or a selector is unknown or faulty.
@@ -313,6 +320,7 @@ def scoring(answers: Path, *, dataset: str, compare_with: Sequence[str], tokens:
         tokens=tokens,
         seed=0,
         compare_to=spec.name,
+        split=split,
     )
 
 

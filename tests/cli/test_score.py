@@ -43,6 +43,13 @@ def test_the_table_is_on_stdout(cli, answers, tiny):
     assert "mine (baseline)" in done.out
 
 
+def test_only_the_queries_of_a_split_are_scored(cli, answers, tiny):
+    done = cli("score", answers(), "-d", tiny, "--split", "test", "--json")
+    assert done.json["experiment"]["split"] == "test"
+    assert done.json["datasets"]["tiny"]["queries"] < len(IDS)
+    assert "test" in cli("score", answers(), "-d", tiny, "--split", "tset").err
+
+
 def test_answers_that_are_all_empty_are_told(cli, answers, tiny):
     said = "warning: every answer of mine on tiny is empty"
     assert said in cli("score", answers(), "-d", tiny).err
