@@ -530,7 +530,7 @@ def selector_spec(name: str, selector: Any) -> SelectorSpec:
     if isinstance(selector, Preset):
         return dataclasses.replace(definition_spec(name, *selector.settled), shipped="")  # a tuned preset is the user's
     external = external_of(name, selector)
-    return SelectorSpec(name, lambda _resources, _memo: external, "a selector of the user's", external=True)
+    return SelectorSpec(name, lambda _resources, _memo: external, external=True)
 
 
 def external_of(name: str, selector: Any) -> Selector:

@@ -361,7 +361,7 @@ def about_selector(manifest: Mapping[str, Any], name: str) -> tuple[str, str]:
     """What a selector is (of a pipeline of the experiment, its steps), and its values; either may be empty."""
     described = manifest["selectors"].get(name, {})
     description = described.get("description", {})
-    about = str(described.get("about", "")).rstrip(".") or pipeline_text(description)
+    about = str(described.get("about", "")).rstrip(".") or pipeline_text(description) or _own_selector(description)
     ran = {name for key, entry in manifest.get("datasets", {}).items() for name in (key, str(entry.get("name", key)))}
     if manifest["experiment"].get("split") != "test" and may_have_seen(description, ran):
         about = f"{about}; {SEEN}"
@@ -371,6 +371,17 @@ def about_selector(manifest: Mapping[str, Any], name: str) -> tuple[str, str]:
     recalls = (described.get("index_recall") or {}).items()
     notes = (f"{dataset}: {note_text('index_recall', recall)}" for dataset, recall in recalls)
     return "; ".join(filter(None, [about, *notes])), values
+
+
+def _own_selector(description: Mapping[str, Any]) -> str:
+    """How a selector of the user's is asked, and what identifies its code or its file; empty for any other."""
+    for kind, noun in (("callable", "function"), ("command", "command"), ("url", "endpoint"), ("answers", "file")):
+        if value := description.get(kind):
+            digest, name = description.get("sha256"), value if isinstance(value, str) else shlex.join(value)
+            build = description.get("build")
+            digests = (f"sha256 {digest[:16]}" if digest else "", f"build {build}" if build else "")
+            return ", ".join(filter(None, [f"own {noun} {name}", *digests]))
+    return ""
 
 
 def _columns(summary: RunSummary, dataset: DatasetSummary, every_metric: bool) -> tuple[Column, ...]:

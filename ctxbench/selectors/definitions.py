@@ -610,7 +610,7 @@ def external_spec(config: Mapping[str, Any], *, base: Path) -> SelectorSpec:
     from ctxbench.selectors.external import external_from_config  # slow to import
 
     selector = external_from_config(config, base=base)
-    return SelectorSpec(selector.name, lambda _resources, _memo: selector, "a selector of the user's", external=True)
+    return SelectorSpec(selector.name, lambda _resources, _memo: selector, external=True)
 
 
 def agent_own_spec(selector: str, *, name: str = "", base: Path = Path()) -> SelectorSpec | None:
