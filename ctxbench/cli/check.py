@@ -778,11 +778,12 @@ def _earlier_comment(thread: _Thread, marker: str, ask: Callable[..., Any]) -> M
 
 
 def _refusal_reason(status: int, body: bytes, thread: _Thread) -> str:
-    """Why a server refused, with what it says; a token that may not write is answered with 401, 403 or 404."""
+    """Why a server refused, with what it says; a token that may not write is answered with 403 or 404."""
     try:
         text = str(json.loads(body)["message"])
     except (LookupError, TypeError, ValueError):
         text = ""
     hidden = Secrets([thread.authorization]).hide(" ".join(text.split()))
     said = one_line(shown_text(hidden))[:_LONGEST_REASON]
-    return f"status {status}{f': {said}' if said else ''}{f' ({thread.hint})' if status in (401, 403, 404) else ''}"
+    hints = {401: "the token is wrong or has expired", 403: thread.hint, 404: thread.hint}
+    return f"status {status}{f': {said}' if said else ''}{f' ({hints[status]})' if status in hints else ''}"

@@ -115,7 +115,7 @@ def test_it_is_found_behind_many_others(forge, job, comment, host, n_before):
 @pytest.mark.parametrize(
     ("method", "fault", "words"),
     [
-        ("GET", 401, "status 401"),
+        ("GET", 401, "the token is wrong or has expired"),
         ("GET", 404, "status 404"),
         ("POST", 403, "status 403: Resource not accessible by <hidden> ("),
         ("POST", 404, "status 404"),
