@@ -15,6 +15,7 @@ import logging
 import os
 import platform
 import re
+import signal
 import socket
 import textwrap
 import threading
@@ -46,6 +47,8 @@ _FOLDER = "work-1"  # of published content, in the cache folder
 _AT_ONCE = 16  # units of each process whose arguments are made at once
 _RESTARTS = 2  # without a result in between
 _UNUSED = 172_800.0  # seconds after which content that nobody used is removed
+_MOST_JOBS = 1024  # processes of one machine: more are a typing error
+_LAST_PORT = 65535
 _CONNECT = 10.0  # seconds within which a scheduler answers and has workers
 _ON = re.compile(r"(dask|ray)(://[^\s/]+:\d{1,5})?")
 
@@ -71,9 +74,10 @@ class Workers:
 
     def __post_init__(self) -> None:
         if self.jobs is not None:
-            check_range("jobs", self.jobs, 1)
+            check_range("jobs", self.jobs, 1, _MOST_JOBS)
+        port = self.address.rpartition(":")[2] or 0
         raise_first(
-            (self.on and not _ON.fullmatch(self.on), Message("io.workers-on", on=self.on)),
+            (self.on and (not _ON.fullmatch(self.on) or int(port) > _LAST_PORT), Message("io.workers-on", on=self.on)),
             (self.address and self.jobs is not None, Message("io.workers-jobs", on=self.on)),
         )
 
@@ -211,15 +215,27 @@ class Pool(Closing):
 
     def open(self) -> None:
         """Start the cluster, or connect to it. Processes of this machine start and import modules in the background."""
+        import joblib  # noqa: F401 - its modules import one another, so one thread imports them
+
         self._starting = threading.Thread(target=self._start_processes, daemon=True)
         self._starting.start()
 
     def _start_processes(self) -> None:
+        from multiprocessing import resource_tracker as tracker
+
+        from joblib.externals.loky.backend import resource_tracker
+
         with suppress(Exception):  # the first unit raises it again
+            tracker.ensure_running()  # the start of a tracker unblocks signals
+            resource_tracker.ensure_running()
+            if hasattr(signal, "pthread_sigmask"):  # workers inherit it: a terminal sends Ctrl-C to them, too
+                signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
             list(self._outcomes(self._calls(int, [(index, "0") for index in range(self.size)], {}, {})))
 
     def close(self) -> None:
-        """End the processes."""
+        """End the processes, also those that are just being started."""
+        if self._starting is not None:
+            self._starting.join()
         if self.size > 1:
             from joblib.externals.loky import get_reusable_executor
 
@@ -655,7 +671,8 @@ def _stored_file(store: str, key: str) -> tuple[Any, str]:
 
 def _reason(error: BaseException) -> str:
     """An error as a part of a line: the longest have a traceback of a worker."""
-    return textwrap.shorten(str(error), 200, placeholder=" ...") or type(error).__name__
+    text = textwrap.shorten(str(error), 200, placeholder=" ...") or type(error).__name__
+    return f"{text} ({install_command('store')})" if isinstance(error, ImportError) and "s3fs" in text else text
 
 
 def _remove_unused() -> None:

@@ -261,7 +261,7 @@ def test_a_full_store_is_left_as_it_was(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("on", "code"),
     [
-        *((on, "CTX1071") for on in ("spark", "dask:", "dask://", "dask://host", "ray://host:port", "dask://h:123456")),
+        *((on, "CTX1071") for on in ("spark", "dask:", "dask://", "dask://host", "ray://host:port", "dask://h:99999")),
         ("dask://host:8786", "CTX1072"),
     ],
 )
@@ -271,9 +271,16 @@ def test_what_names_no_cluster_is_refused(on, code):
     assert raised.value.args[0].code == code
 
 
-def test_less_than_one_job_is_refused():
-    with pytest.raises(ParameterError, match="jobs must be 1 or more"):
-        Workers(jobs=0)
+@pytest.mark.parametrize("jobs", [0, 100_000])
+def test_a_number_of_jobs_out_of_range_is_refused(jobs):
+    with pytest.raises(ParameterError, match="jobs must be 1 to 1024"):
+        Workers(jobs=jobs)
+
+
+def test_a_store_without_its_package_is_refused_with_the_command_that_installs_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    with open_pool(Workers(jobs=1, store="s3://bucket")) as pool, pytest.raises(StorageError, match=r"\[store\]"):
+        pool.publish(b"content")
 
 
 @pytest.mark.parametrize("on", ["dask", "ray"])
