@@ -10,7 +10,13 @@ The classes and functions for writing a strategy or plugin are here, too; `dir(c
 when it is first used.
 """
 
-# Nothing is imported here: a command sets up what Ctrl-C does before it loads anything.
+# Nothing is loaded here that Python has not loaded: a command sets up what Ctrl-C does before it loads anything.
+import os
+
+# Read when these libraries are imported: else onnxruntime reports its use, and the Hub's client names it in requests.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+
 TYPE_CHECKING = False
 # ruff: isort: skip_file
 if TYPE_CHECKING:

