@@ -468,13 +468,13 @@ def _run_check(request: CheckRequest) -> _Result:
                 check=done.check,
                 locations=find_places(done),
                 accept="" if done.failed else accept,
-                first=_steps_before_accepting(done),
+                first=_steps_before_accepting(done, recaptured=request.recapture),
             )
             texts = request.texts and done.texts
     return result if texts else replace(result, check=without_texts(result.check))
 
 
-def _steps_before_accepting(done: GateCheck) -> str:
+def _steps_before_accepting(done: GateCheck, *, recaptured: bool) -> str:
     """What must be done before accepting, and before other commands read a dataset whose labels name renamed items.
 
     Labels that name gone items are judged, but not accepted.
@@ -487,8 +487,9 @@ def _steps_before_accepting(done: GateCheck) -> str:
             open_edited(reference, bases=(), base=done.file.experiment.base)
         except InputError:
             folder = user_folder(reference, done.file.experiment.base)
-            of_agent = folder is not None and agent_of(folder) is not None
-            return label_advice(renamed.get(name, {}), str(folder or reference), over_agent=of_agent)
+            agent = None if folder is None else agent_of(folder)
+            over = "" if agent is None else os.path.relpath(agent)
+            return label_advice(renamed.get(name, {}), str(folder or reference), agent=over, captured=recaptured)
     return ""
 
 
