@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +15,7 @@ from tests.ci_runner import NUMBER, REPOSITORY, TOKEN, Forge, event
 
 MARKER = "<!-- ctxbench check: gate.yaml -->"
 HOSTS = ("github", "gitlab")
+PAGE = Path(__file__).parents[2] / "experiments" / "gate" / "operate.md"
 
 
 @pytest.fixture
@@ -263,3 +268,28 @@ def test_without_such_a_job_or_such_a_file_it_is_an_error(cli, job, comment, pla
         assert (done.code, done.out) == (2, "")
         assert "notes.md is no comment" in done.err
     assert cli("comment", "nowhere.md").code == 2
+
+
+def test_the_commands_of_the_page_write_and_post_a_comment(forge, cli, tiny, place, monkeypatch):
+    (place / "gate.yaml").write_text(f"datasets: [{tiny}]\nselectors: [bm25]\nembedder: hashing\n")
+    assert cli("check", "--accept").code == 0
+    (block,) = re.findall(r"```sh\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    check_command, echo, post = block.splitlines()
+    assert cli(*shlex.split(check_command)[1:]).code == 0
+    subprocess.run(["bash", "-c", echo], check=True, timeout=60)
+    *variables, _, command, file = shlex.split(post)
+    values = dict(variable.split("=", 1) for variable in variables)
+    assert (values["GITHUB_REPOSITORY"], values["GITHUB_TOKEN"]) == ("OWNER/NAME", "TOKEN")
+    for name, value in (values | {"GITHUB_REPOSITORY": REPOSITORY, "GITHUB_TOKEN": TOKEN}).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("GITHUB_API_URL", forge.url)
+    assert "comment created: " in cli(command, file).out
+    (body,) = forge.bodies()
+    assert body.startswith("## ctxbench check: same")
+    assert "Commit 4f2a4f2a" in body
+
+
+def test_the_page_names_the_variables_that_are_read():
+    named = {*re.findall(r"`([A-Z][A-Z0-9_]+)`", PAGE.read_text("utf-8").partition("## Try the comment")[2])}
+    source = Path(check.__file__).read_text("utf-8").partition("_MARKER = ")[2]
+    assert named == {*re.findall(r"""["']((?:CI|GITHUB|GITLAB)_[A-Z0-9_]+|CTXBENCH_TOKEN)["']""", source)}
