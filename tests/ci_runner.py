@@ -60,7 +60,7 @@ class Runner:
 
     def __init__(self, action: Path, workspace: Path, home: Path, env: dict[str, str]) -> None:
         self.action, self.workspace, self.home = action, workspace, home
-        self.env = env
+        self.env, self.server = env, "https://github.com"
         (home / "temp").mkdir(parents=True, exist_ok=True)
 
     def run(self, event_name: str = "pull_request", *, fork: bool = False, **inputs: str) -> Job:
@@ -75,6 +75,7 @@ class Runner:
             "runner.arch": "X64",
             "github.token": TOKEN,
             "github.event_name": event_name,
+            "github.server_url": self.server,
         }
         job = Job()
         (self.home / "event.json").write_text(json.dumps(event(event_name, fork=fork)), "utf-8")
@@ -138,7 +139,7 @@ def holds(condition: str, contexts: dict[str, str], *, failed: bool) -> bool:
     if "cancelled()" not in expression and failed:
         return False
     expression = expression.replace("!cancelled()", "True").replace("success()", "True").replace("&&", "and")
-    expression = re.sub(r"\b(?:inputs|github)\.[\w-]+", lambda match: repr(contexts[match[0]]), expression)
+    expression = re.sub(r"(?<!/)\b(?:inputs|github)\.[\w-]+", lambda match: repr(contexts[match[0]]), expression)
     return bool(eval(expression, {"__builtins__": {}}))
 
 
@@ -148,15 +149,17 @@ class Forge:
     Attributes:
         comments: by id, each with author, kind of author and text.
         requests: the method and path of each request.
+        has_user: whether a token of GitHub is a user's, not that of a job, which may not ask whose it is.
         faults: by method, a status, or `hang` or `drop`, that every such request ends with; `text`: a body that is no
-            JSON.
+            JSON, or `deep`: JSON that is nested too deeply; a list has one for each request, None = none.
         url: of its API.
     """
 
     def __init__(self) -> None:
         self.comments: dict[int, dict[str, Any]] = {}
         self.requests: list[tuple[str, str]] = []
-        self.faults: dict[str, int | str] = {}
+        self.faults: dict[str, int | str | list[int | None]] = {}
+        self.has_user = False
         self.released = threading.Event()
         forge = self
 
@@ -166,8 +169,8 @@ class Forge:
             def _serve(self) -> None:
                 length = int(self.headers.get("Content-Length") or 0)
                 body = json.loads(self.rfile.read(length)) if length else {}
-                token = self.headers.get("Authorization", "").removeprefix("Bearer ")
-                status, value = forge.answer(self.command, self.path, body, token or self.headers.get("PRIVATE-TOKEN"))
+                token = self.headers.get("Authorization", self.headers.get("PRIVATE-TOKEN"))
+                status, value = forge.answer(self.command, self.path, body, token)
                 if status == 0:
                     self.close_connection = True
                     self.connection.close()
@@ -213,22 +216,28 @@ class Forge:
         parts = urlsplit(target)
         self.requests.append((method, parts.path))
         fault = self.faults.get(method)
+        if isinstance(fault, list):
+            fault = fault.pop(0) if fault else None
         if fault == "hang":
             self.released.wait(60)
         if fault in ("hang", "drop"):
             return 0, None
         if fault == "text":
             return 200, b"<html>Sign in</html>"
+        if fault == "deep":
+            return 200, b"[" * 200_000
         if fault is not None:
             return int(fault), {"message": f"Resource not accessible by {TOKEN}"}
-        if token != TOKEN:
+        if token not in (TOKEN, f"Bearer {TOKEN}"):
             return 401, {"message": "Bad credentials"}
         if len(body.get("body", "")) > 65_536:
             return 422, {"message": "Validation Failed: body is too long (maximum is 65536 characters)"}
         gitlab = {f"/api/projects/5/merge_requests/{NUMBER}/notes": "PUT"}
         github = {f"/api/repos/{REPOSITORY}/issues/{NUMBER}/comments": "PATCH"}
         if parts.path == "/api/user":
-            return 200, {"id": 1}
+            if token == TOKEN or self.has_user:
+                return 200, {"id": 1}
+            return 403, {"message": "Resource not accessible by integration"}
         if parts.path in (gitlab | github):
             if method == "GET":
                 query = {name: int(value) for name, (value, *_) in parse_qs(parts.query).items()}
@@ -246,10 +255,13 @@ class Forge:
     def _shown(self, number: int) -> dict[str, Any]:
         """A comment with the fields of both."""
         comment = self.comments[number]
+        author = comment["author"]
+        login = "github-actions[bot]" if author == 1 else f"user-{author}"
+        user = {"id": author, "login": login, "type": comment["kind"]}
         return {
             "id": number,
             "html_url": f"https://git.example.org/{REPOSITORY}/pull/{NUMBER}#issuecomment-{number}",
             "body": comment["body"],
-            "user": {"type": comment["kind"]},
-            "author": {"id": comment["author"]},
+            "user": user,
+            "author": user,
         }

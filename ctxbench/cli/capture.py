@@ -11,11 +11,12 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from ctxbench.catalogs.agent_file import AgentFile, read_agent
+from ctxbench.catalogs.agent_file import AgentFile, mode_path, read_agent
 from ctxbench.catalogs.instructions import Page, read_page, references_folder, rules_folder, truth
 from ctxbench.catalogs.mcp_config import disabled_servers, read_mcp_config, server_names
 from ctxbench.catalogs.snapshots import (
     CAPTURE,
+    CORPUS,
     SERVER,
     CatalogSnapshot,
     SnapshotPart,
@@ -34,7 +35,7 @@ from ctxbench.datasets.layout import agent_of
 from ctxbench.datasets.lookup import user_folder
 from ctxbench.gate.verdict import server_reasons
 from ctxbench.io.console import Progress, printing_to_stderr, progress, say
-from ctxbench.io.documents import load_yaml
+from ctxbench.io.documents import line_of, load_yaml
 from ctxbench.io.errors import (
     InputError,
     ParameterError,
@@ -47,6 +48,7 @@ from ctxbench.io.errors import (
     suggest,
 )
 from ctxbench.io.files import read_text
+from ctxbench.io.git import Repository
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -383,3 +385,26 @@ def _field_sources(item_field: str, page: Page, edited: Collection[str]) -> tupl
     if item_field == "metadata":  # patterns; it says why the mode is what it is, too
         return () if "include" in edited else _GLOBS
     return {"description": ("description",), "title": ("name", "title"), "name": ("name",)}.get(item_field, ())
+
+
+def committed_text(baseline: Path, path: Path) -> str | None:
+    """What git has of a file at the last commit that changed the baseline; None where it has none."""
+    try:
+        repository = Repository.around(baseline)
+        commits = [] if repository is None else repository.commits(baseline, limit=1)
+        return repository.text(commits[0], path) if repository is not None and commits else None
+    except StorageError:
+        return None
+
+
+def mode_line(folder: Path, item: str, *, source: tuple[Path, int]) -> tuple[Path, int]:
+    """The line of the agent file that sets the include mode of a tool.
+
+    Its source, where that alone can have set it; what a server says of its tools has no modes.
+    """
+    if (path := agent_of(folder)) is None:
+        return source
+    agent = read_agent(path)
+    if agent.include is not None:
+        return path, line_of(agent.lines, ("include", *mode_path(item, **agent.include)))
+    return (path, 0) if source[0].name == CORPUS else source

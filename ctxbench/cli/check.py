@@ -11,6 +11,7 @@ import json
 import os
 import re
 import shlex
+import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,9 +24,9 @@ from urllib.parse import quote, urlsplit
 
 import typer
 
-from ctxbench.catalogs.agent_file import is_agent_file, mode_path, read_agent
+from ctxbench.catalogs.agent_file import is_agent_file
 from ctxbench.catalogs.snapshots import CORPUS
-from ctxbench.cli.capture import differing_line, edited_line, recapture, tell_captured
+from ctxbench.cli.capture import committed_text, differing_line, edited_line, mode_line, recapture, tell_captured
 from ctxbench.cli.common import print_json, print_result, without_keys
 from ctxbench.datasets.layout import DatasetLines, agent_of
 from ctxbench.datasets.lookup import dataset_folder, user_folder
@@ -51,7 +52,6 @@ from ctxbench.io.errors import (
     system_fault,
 )
 from ctxbench.io.files import read_text, write_atomic
-from ctxbench.io.git import Repository
 from ctxbench.io.secrets import Secrets, shown_text
 from ctxbench.report import check_texts
 from ctxbench.report.check_document import document, refusal as refusal_document, summary
@@ -88,7 +88,7 @@ def find_places(done: GateCheck) -> Locations:
         former = str((row or {}).get("metadata", {}).get("path", ""))  # empty where it has none, or is kept out
         path, line = find_in(partial(lines.item, former=former), dataset, name)
         if name.startswith("tool:") and {*done.edited.get((dataset, name), ())} == {"include"}:
-            path, line = find_in(partial(_mode_place, source=(path, line)), dataset, name)
+            path, line = find_in(partial(mode_line, source=(path, line)), dataset, name)
             return in_repository(path), line
         return in_repository(path), line if fact is None else _line_of_edit(done, (dataset, name), path, line)
 
@@ -113,40 +113,17 @@ def find_places(done: GateCheck) -> Locations:
     )
 
 
-def _mode_place(folder: Path, item: str, *, source: tuple[Path, int]) -> tuple[Path, int]:
-    """The line of the agent file that sets the include mode of a tool.
-
-    Its source, where that alone can have set it; what a server says of its tools has no modes.
-    """
-    if (path := agent_of(folder)) is None:
-        return source
-    agent = read_agent(path)
-    if agent.include is not None:
-        return path, line_of(agent.lines, ("include", *mode_path(item, **agent.include)))
-    return (path, 0) if source[0].name == CORPUS else source
-
-
 def _line_of_edit(done: GateCheck, item: tuple[str, str], path: Path, line: int) -> int:
     """The line of a file that an item of the baseline was edited in; `line` where that is not known."""
     if (row := done.former[item].row) is not None:
         return edited_line(path, line, done.edited.get(item, ()), row.get("text", ""))
     if item not in done.edited or not line or path.name == CORPUS:
         return line
-    before = _text_at(done.file.baseline, path)
+    before = committed_text(done.file.baseline, path)
     try:
         return line if before is None or (after := read_text(path)) == before else differing_line(before, after)
     except UserError:
         return line
-
-
-def _text_at(baseline: Path, path: Path) -> str | None:
-    """What git has of a file at the last commit that changed the baseline; None where it has none."""
-    try:
-        repository = Repository.around(baseline)
-        commits = [] if repository is None else repository.commits(baseline, limit=1)
-        return repository.text(commits[0], path) if repository is not None and commits else None
-    except StorageError:
-        return None
 
 
 def _most_common(locations: Sequence[Location]) -> Location:
@@ -491,13 +468,13 @@ def _run_check(request: CheckRequest) -> _Result:
                 check=done.check,
                 locations=find_places(done),
                 accept="" if done.failed else accept,
-                first=_steps_before_accepting(done),
+                first=_steps_before_accepting(done, recaptured=request.recapture),
             )
             texts = request.texts and done.texts
     return result if texts else replace(result, check=without_texts(result.check))
 
 
-def _steps_before_accepting(done: GateCheck) -> str:
+def _steps_before_accepting(done: GateCheck, *, recaptured: bool) -> str:
     """What must be done before accepting, and before other commands read a dataset whose labels name renamed items.
 
     Labels that name gone items are judged, but not accepted.
@@ -510,8 +487,9 @@ def _steps_before_accepting(done: GateCheck) -> str:
             open_edited(reference, bases=(), base=done.file.experiment.base)
         except InputError:
             folder = user_folder(reference, done.file.experiment.base)
-            of_agent = folder is not None and agent_of(folder) is not None
-            return label_advice(renamed.get(name, {}), str(folder or reference), over_agent=of_agent)
+            agent = None if folder is None else agent_of(folder)
+            over = "" if agent is None else os.path.relpath(agent)
+            return label_advice(renamed.get(name, {}), str(folder or reference), agent=over, captured=recaptured)
     return ""
 
 
@@ -583,12 +561,17 @@ _ADDRESS = re.compile(r"https?://[\w.:/~%-]+")
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
 _ON_A_PAGE, _MOST_PAGES = 100, 100  # comments; pages that are read
 _TIMEOUT_S = 10.0  # of one exchange
+_PAUSE_S = 1.0  # before a second try
 _LONGEST_REASON = 200  # characters of what a server says
 _TOKEN = "CTXBENCH_TOKEN"  # noqa: S105 - the name of a variable
 
 
 class _NotPostedError(Exception):
-    """Why there is no comment on the pull request, in words."""
+    """Why there is no comment on the pull request, in words; with the status that a server refused with, or 0."""
+
+    def __init__(self, reason: str, status: int = 0) -> None:
+        super().__init__(reason)
+        self.status = status
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -601,7 +584,9 @@ class _Thread:
         update: the method that replaces the text of a comment.
         authorization: the header with the token, name and value.
         hint: what the token must be allowed to do.
-        author_url: says whose the token is; empty = the comments of bots are ours.
+        author_url: says whose the token is.
+        bot: whose a token is that may not ask for that; empty = nobody's.
+        ca_file: certificates that are trusted as well; may be empty.
         page: of a comment, before its id; empty = the answer names it.
         commit: that was checked; may be empty.
         job: the page of the job; may be empty.
@@ -612,7 +597,9 @@ class _Thread:
     update: str
     authorization: tuple[str, str]
     hint: str
-    author_url: str = ""
+    author_url: str
+    bot: str = ""
+    ca_file: str = ""
     page: str = ""
     commit: str = ""
     job: str = ""
@@ -682,6 +669,8 @@ def _github_thread(environ: Mapping[str, str]) -> _Thread:
         update="PATCH",
         authorization=("Authorization", f"Bearer {token}"),
         hint="a run for a fork may not comment; others need `pull-requests: write`. The job summary has the report",
+        author_url=f"{address}/user",
+        bot="github-actions[bot]",
         commit=commit,
         job=f"{server}/{repository}/actions/runs/{environ.get('GITHUB_RUN_ID', '')}",
     )
@@ -702,6 +691,7 @@ def _gitlab_thread(environ: Mapping[str, str]) -> _Thread:
         authorization=("PRIVATE-TOKEN", token),
         hint=f"{_TOKEN} needs the scope `api` and the role Reporter. The job's log has the report",
         author_url=f"{address}/user",
+        ca_file=environ.get("CI_SERVER_TLS_CA_FILE", ""),
         page=f"{environ.get('CI_MERGE_REQUEST_PROJECT_URL', '')}/-/merge_requests/{number}#note_",
         commit=environ.get("CI_MERGE_REQUEST_SOURCE_BRANCH_SHA") or environ.get("CI_COMMIT_SHA", ""),
         job=environ.get("CI_JOB_URL", ""),
@@ -724,52 +714,66 @@ def _post(thread: _Thread, body: str, marker: str) -> dict[str, str]:
     """
     import httpx
 
-    from ctxbench.io.http import Connection, TooLongError, certificates, is_this_machine, offline
+    from ctxbench.io import http
 
     if not _ADDRESS.fullmatch(thread.url):
         raise _NotPostedError(f"the address of the server cannot be read: {one_line(thread.url)}")
     parts = urlsplit(thread.url)
-    is_local = is_this_machine(parts.hostname or "")
-    if offline() and not is_local:
+    is_local = http.is_this_machine(parts.hostname or "")
+    if http.offline() and not is_local:
         raise _NotPostedError("CTXBENCH_OFFLINE or HF_HUB_OFFLINE forbids the network")
     headers = {"Content-Type": "application/json", "User-Agent": "ctxbench", "X-GitHub-Api-Version": "2022-11-28"}
     headers |= dict([thread.authorization])
     try:
-        context = certificates(parts.scheme, proxies=not is_local)
-        connection = Connection(timeout=_TIMEOUT_S, headers=headers, context=context, proxies=not is_local)
+        context = http.certificates(parts.scheme, proxies=not is_local)
+        if thread.ca_file:
+            context.load_verify_locations(thread.ca_file)
+        connection = http.Connection(timeout=_TIMEOUT_S, headers=headers, context=context, proxies=not is_local)
+    except (ValueError, ImportError, OSError, httpx.InvalidURL) as error:
+        raise _NotPostedError(http.environment_fault(error)) from error
 
-        def ask(method: str, url: str, message: Mapping[str, str] | None = None) -> Any:
-            content = None if message is None else json.dumps(message).encode("ascii")
+    def ask(method: str, url: str, message: Mapping[str, str] | None = None) -> Any:
+        content = None if message is None else json.dumps(message).encode("ascii")
+        response = connection.send(method, url, content)
+        if method != "POST" and (response.status == 429 or response.status >= 500):  # two POSTs could be two comments
+            time.sleep(min(http.seconds_asked(response.retry_after, _PAUSE_S), _TIMEOUT_S))
             response = connection.send(method, url, content)
-            if 200 <= response.status < 300:
-                return json.loads(response.body)
-            raise _NotPostedError(_refusal_reason(response.status, response.body, thread))
+        if 200 <= response.status < 300:
+            return json.loads(response.body)
+        raise _NotPostedError(_refusal_reason(response.status, response.body, thread), response.status)
 
-        try:
-            comment = _earlier_comment(thread, marker, ask)
-            if comment is None:
-                url, method, action = thread.url, "POST", "created"
-            else:
-                url, method, action = f"{thread.comment_url}{int(comment['id'])}", thread.update, "updated"
-            written = ask(method, url, {"body": body})
-            return {"comment": action, "url": f"{thread.page}{written['id']}" if thread.page else written["html_url"]}
-        finally:
-            connection.close()
+    try:
+        comment = _earlier_comment(thread, marker, ask)
+        if comment is None:
+            url, method, action = thread.url, "POST", "created"
+        else:
+            url, method, action = f"{thread.comment_url}{int(comment['id'])}", thread.update, "updated"
+        written = ask(method, url, {"body": body})
+        return {"comment": action, "url": f"{thread.page}{written['id']}" if thread.page else written["html_url"]}
     except httpx.TimeoutException as error:
         raise _NotPostedError(f"{parts.hostname} did not answer within {_TIMEOUT_S:g} s") from error
-    except (httpx.HTTPError, httpx.InvalidURL, TooLongError, OSError) as error:
-        raise _NotPostedError(f"no connection to {parts.hostname}: {type(error).__name__}") from error
-    except (AttributeError, LookupError, TypeError, ValueError) as error:
+    except (httpx.HTTPError, httpx.InvalidURL, http.TooLongError, OSError) as error:
+        reason = _quoted(str(error), thread) or type(error).__name__
+        raise _NotPostedError(f"no connection to {parts.hostname}: {reason}") from error
+    except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise _NotPostedError(f"{parts.hostname} answered with what is no comment") from error
+    finally:
+        connection.close()
 
 
 def _earlier_comment(thread: _Thread, marker: str, ask: Callable[..., Any]) -> Mapping[str, Any] | None:
     """The first comment that ends with the marker and is ours: anyone may write such a text, and edit it later."""
-    author = ask("GET", thread.author_url)["id"] if thread.author_url else None
+    try:
+        author: int | str = int(ask("GET", thread.author_url)["id"])
+    except _NotPostedError as error:
+        if not thread.bot or error.status not in (401, 403):
+            raise
+        author = thread.bot
     for page in range(1, _MOST_PAGES + 1):
         comments = ask("GET", f"{thread.url}?per_page={_ON_A_PAGE}&page={page}")
         for comment in comments:
-            ours = comment["author"]["id"] == author if author else (comment["user"] or {}).get("type") == "Bot"
+            writer = comment.get("author") or comment.get("user") or {}  # of GitLab, of GitHub
+            ours = author in (writer.get("id"), writer.get("login"))
             if ours and (comment["body"] or "").rstrip().endswith(marker):
                 return dict(comment)
         if len(comments) < _ON_A_PAGE:
@@ -780,10 +784,14 @@ def _earlier_comment(thread: _Thread, marker: str, ask: Callable[..., Any]) -> M
 def _refusal_reason(status: int, body: bytes, thread: _Thread) -> str:
     """Why a server refused, with what it says; a token that may not write is answered with 403 or 404."""
     try:
-        text = str(json.loads(body)["message"])
-    except (LookupError, TypeError, ValueError):
-        text = ""
-    hidden = Secrets([thread.authorization]).hide(" ".join(text.split()))
-    said = one_line(shown_text(hidden))[:_LONGEST_REASON]
+        said = _quoted(str(json.loads(body)["message"]), thread)
+    except (LookupError, RecursionError, TypeError, ValueError):
+        said = ""
     hints = {401: "the token is wrong or has expired", 403: thread.hint, 404: thread.hint}
     return f"status {status}{f': {said}' if said else ''}{f' ({hints[status]})' if status in hints else ''}"
+
+
+def _quoted(text: str, thread: _Thread) -> str:
+    """The beginning of what came from outside, on one line, without the token."""
+    hidden = Secrets([thread.authorization]).hide(" ".join(text.split()))
+    return one_line(shown_text(hidden))[:_LONGEST_REASON]

@@ -254,7 +254,7 @@ def _files(project: Project) -> Iterator[tuple[Path, str]]:
     yield folder / POLICIES, _POLICIES
     yield folder / EXPERIMENT, _EXPERIMENT.format(datasets=datasets)
     for path in _ci_paths(project):
-        yield path, _workflow(project) if path.match(WORKFLOW) else _shipped(path.name)
+        yield path, _workflow(project) if path.match(WORKFLOW) else _template(project, path.name)
     if project.repository is not None and not project.ignores_runs and not (folder / IGNORE).exists():
         yield folder / IGNORE, _IGNORE
 
@@ -304,6 +304,38 @@ def _workflow(project: Project) -> str:
     if "options" in inputs:
         text = re.sub(r"(#   (?:ctxbench|\./tools/ctxbench))\b", r"\1[mcp]", text)
     return text
+
+
+def _template(project: Project, name: str) -> str:
+    """The action or template that comes with ctxbench; that of GitLab with the options for the project's servers."""
+    text, options = _shipped(name), _ci_inputs(project).get("options")
+    return text.replace('default: ""', f"default: {options}", 1) if options and name in TEMPLATE else text
+
+
+def _ci_step(project: Project, *, is_new: bool) -> str:
+    """What is to be done so that a job checks the gate; empty if one does."""
+    path, *_ = _ci_paths(project)
+    is_github = path.match(WORKFLOW)
+    if is_github and is_new:
+        return f"fill in install: in {path}: where pip gets ctxbench from; its job fails until then"
+    pipeline = path if is_github else path.parent.parent / GITLAB
+    text = pipeline.read_text("utf-8", errors="replace")
+    inputs = {"gate": json.dumps(GATE), **_ci_inputs(project)}
+    gates = re.findall(r"""\bgate["']?:\s*["']?([^\s"',}]+)""", text)
+    if inputs["gate"][1:-1] in gates or (not project.within and TEMPLATE in text and not gates):  # the default
+        return ""
+    inputs["install"] = json.dumps(f"ctxbench{'[mcp]' * ('options' in inputs)} @ git+https://HOST/PATH@COMMIT")
+    label = project.within.replace("/", "-") or "root"
+    if is_github:
+        inputs["artifact"] = json.dumps(f"gate-{label}")
+    elif TEMPLATE in text:
+        inputs["name"] = json.dumps(f"context-selection-{label}")
+    values = f"{{{', '.join(f'{name}: {value}' for name, value in inputs.items())}}}"
+    line, where = f"include: [{{local: {TEMPLATE}, inputs: {values}}}]", GITLAB
+    if is_github:
+        action = f"./{Path(ACTION).parent.as_posix()}"
+        line, where = f'- {{uses: {action}, if: "${{{{ !cancelled() }}}}", with: {values}}}', f"the steps of {path}"
+    return f"add `{line}` to {where}, with where pip gets ctxbench from; its job fails until then"
 
 
 def _ci_inputs(project: Project) -> dict[str, str]:
@@ -406,12 +438,8 @@ def _next(project: Project, *, new_in_ci: bool, ignore: bool) -> Iterator[str]:
     yield f"{command('run', folder / EXPERIMENT)}    # the selectors beside each other"
     yield command("check", folder / GATE, "--accept")
     paths = _ci_paths(project)
-    if new_in_ci and paths[0].match(WORKFLOW):
-        yield f"fill in install: in {paths[0]}: where pip gets ctxbench from; its job fails until then"
-    elif new_in_ci:
-        inputs = ", ".join(f"{name}: {value}" for name, value in {"install": '"..."', **_ci_inputs(project)}.items())
-        line = f"include: [{{local: {TEMPLATE}, inputs: {{{inputs}}}}}]"
-        yield f"add `{line}` to {GITLAB}, with where pip gets ctxbench from; its job fails until then"
+    if paths and (step := _ci_step(project, is_new=new_in_ci)):
+        yield step
     if project.repository is not None:
         if not (project.ignores_runs or ignore):
             yield f"add the line {RUNS}/ to {folder / IGNORE}: runs hold texts, which a repository should not have"
@@ -473,7 +501,7 @@ datasets: {datasets}
 selectors:
   - agent.yaml    # the selector that agent.yaml names: a shipped one until you name your own there
 gate:
-  max_lost_required: 0    # any required item that is lost fails; without this line 1 in 400 queries may be, at least 1
+  max_lost_required: 0    # how many more may be lost than gained; without this line 1 per 400 queries, at least 1
   tolerance: {{completeness: 0.01, tokens: 5%}}
   # repeats: 3    # asks a selector of yours so often; needed where it does not always answer alike
   # pins:

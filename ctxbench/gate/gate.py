@@ -169,7 +169,7 @@ def check(
         head=head,
         selectors=(*checks, *chain.from_iterable(_new_selector(*entry) for entry in new), *pairing.missing),
         notices=(*pairing.notices, *unjudged),
-        unjudged=tuple(unjudged),
+        unjudged=(*pairing.notices, *unjudged),
         baseline=baseline,
     )
 

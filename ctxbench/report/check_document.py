@@ -82,12 +82,13 @@ def summary(
         more: where the rest is.
     """
     accept = accept if is_acceptable(check) else ""
-    losses = check_texts.problems(check) or check_texts.losses(check)
+    problems, losses = check_texts.problems(check), check_texts.losses(check)
     causes = check_texts.causes(check, locations, details="--verbose" if more == MORE else "")
     per_cause = max(1, _LINES // (2 * len(causes))) if causes else 0
     n = check_texts.n_lost(check)
     parts = [
-        (f"Losses: {count(n, 'required item')}" if n else "Losses", losses, 1),
+        ("Problems", problems, 1),
+        (f"Losses: {count(n, 'required item')}" if n else "Losses", () if problems else losses, 1),
         ("Causes and suggested fixes", causes, per_cause),
     ]
     sections = [Section(title, (Bullets(tuple(texts), n_lines),)) for title, texts, n_lines in parts if texts]

@@ -565,14 +565,20 @@ def _token_changes(check: Check, locations: Locations) -> Iterator[_Note]:
 def _notices(check: Check) -> Iterator[_Note]:
     shared = check_texts.shared_notices(check)
     yield from (
-        _Note(error=False, title="ctxbench check", text=text, subject=text) for text in (*check.notices, *shared)
+        _Note(error=False, title="ctxbench check", text=text, subject=_without_counts(text))
+        for text in (*check.notices, *shared)
     )
     yield from (
-        _Note(error=False, title=_title(selector, "notice"), text=text, subject=text)
+        _Note(error=False, title=_title(selector, "notice"), text=text, subject=_title(selector, _without_counts(text)))
         for selector in check.selectors
         for text in selector.notices
         if text not in shared
     )
+
+
+def _without_counts(text: str) -> str:
+    """What a notice is about, whatever it counts."""
+    return message_code(text) or re.sub(r"\d[\d,.]*", "", text)
 
 
 def _title(check: SelectorCheck, subject: str) -> str:

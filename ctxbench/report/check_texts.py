@@ -146,7 +146,7 @@ def replacement_text(check: Check) -> str:
     if (replaced := check.replacement) is None:
         return ""
     looser = [f"looser: {loosened_text(setting)}" for setting in replaced.loosened]
-    figures = [*map(_figure_text, replaced.figures)] or ["same figures"]
+    figures = [*_figure_texts(replaced.figures)] or ["same figures"]
     origin = f" since {replaced.commit}" if replaced.commit else ""
     return f"baseline replaced{origin} ({first_few([*looser, *figures])})"
 
@@ -158,10 +158,27 @@ def loosened_text(setting: Loosened) -> str:
     return f"{setting.setting}: {setting.before} is gone"
 
 
-def _figure_text(change: FigureChange) -> str:
-    """A figure of a baseline that was accepted anew: `bm25 on desk: completeness 47.0% -> 27.9%`."""
-    before, after = (_figure(change.metric, value) for value in (change.before, change.after))
-    return f"{change.selector} on {change.dataset}: {change.metric} {before} -> {after}"
+def _figure_texts(figures: Sequence[FigureChange]) -> Iterator[str]:
+    """The figures of a baseline that was accepted anew, a text for each selector; new and removed selectors last.
+
+    Such as `bm25 on desk: completeness 47.0% -> 27.9%`, or `dense on desk is new`.
+    """
+    by_selector = group_pairs(((change.dataset, change.selector), change) for change in figures)
+    whole = {key: change for key, changes in by_selector.items() for change in changes if change.metric == "queries"}
+    states = {
+        key: "new" if change.before is None else "removed"
+        for key, change in whole.items()
+        if None in (change.before, change.after)  # a selector that is in both has its queries in both
+    }
+    for (dataset, selector), changes in by_selector.items():
+        if (dataset, selector) not in states:
+            names = ("before", "after")
+            texts = [
+                f"{change.metric} {' -> '.join(_figure(change.metric, getattr(change, name)) for name in names)}"
+                for change in changes
+            ]
+            yield f"{selector} on {dataset}: {', '.join(texts)}"
+    yield from (f"{selector} on {dataset} is {state}" for (dataset, selector), state in states.items())
 
 
 def _figure(name: str, value: float | None) -> str:
@@ -396,18 +413,21 @@ def is_acceptable(check: Check) -> bool:
     return check.verdict is not Verdict.WORSE or any(map(_is_worse_without_pins, check.selectors))
 
 
-def label_advice(renamed: Mapping[str, str], dataset: str, *, over_agent: bool = False) -> str:
+def label_advice(renamed: Mapping[str, str], dataset: str, *, agent: str = "", captured: bool = False) -> str:
     """What to do about labels that name items which the catalog lacks, as a clause.
 
     Args:
         renamed: old ids to new, of items that go on under another id; empty = there are none.
         dataset: its folder or its name, for the command.
-        over_agent: whether it is over an agent file, so that it can be carried to what that has now.
+        agent: the agent file that it is over, so that it can be carried to what that has now; empty = it is over none.
+        captured: whether the agent's servers were asked anew, which another machine has to do as well.
     """
     options = ["--renames", "renames.yaml"] if renamed else []
-    arguments = [dataset, *options, "--in-place"] if renamed or over_agent else []
+    arguments = [dataset, *options, "--in-place"] if renamed or agent else []
     lines = first_few([f"`{old}: {new}`" for old, new in renamed.items()])
-    command = shlex.join(["ctxbench", "data", "rebase", *arguments])
+    commands = [["data", "capture", "--agent", agent]] if agent and captured else []
+    commands.append(["data", "rebase", *arguments])
+    command = " && ".join(shlex.join(["ctxbench", *words]) for words in commands)
     return f"update the labels (`{command}`{f'; renames.yaml: {lines}' if renamed else ''}) or put the items back"
 
 
@@ -618,6 +638,7 @@ def next_steps(check: Check, *, accept: str, first: str, removed: str) -> list[s
     left_out = {why for selector in check.selectors for why, queries in selector.left_out.items() if queries}
     pins, before = pin_advice(check), f"{first}, then " if first else ""
     purposes = {Verdict.BETTER: "To keep the gain", Verdict.SAME: "To include the new queries"}
+    purpose = "If the change is intended" if check.loosened else purposes.get(verdict, "If the change is intended")
     steps = {
         _first_step(check): True,
         f"Queries removed or relabelled on purpose: leave them out with {removed}.": is_refused
@@ -627,7 +648,7 @@ def next_steps(check: Check, *, accept: str, first: str, removed: str) -> list[s
             selector.missed for selector in check.selectors
         ),
         f"{pins}.": pins,
-        f"{purposes.get(verdict, 'If the change is intended')}, {before}accept it:": accept,
+        f"{purpose}, {before}accept it:": accept,
         f"Before this dataset is used again, {first}.": first and not accept,
     }
     return [step for step, applies in steps.items() if step and applies]
@@ -640,11 +661,14 @@ def _first_step(check: Check) -> str:
     if check.verdict is Verdict.NOT_COMPARABLE:
         return "Nothing was judged: fix the problem above."
     if check.verdict is Verdict.INCONCLUSIVE:
-        outdated = any(selector.outdated for selector in check.selectors)
-        return "Ask the servers again." if outdated else "Label more queries to decide it."
+        outdated = [server for selector in check.selectors for server in selector.outdated]
+        if any(server.error for server in outdated):
+            return "Correct the servers that did not answer, for the reason above, and check again."
+        command = shlex.join(["ctxbench", "check", check.name, "--recapture"])
+        return f"Ask the servers again: `{command}`." if outdated else "Label more queries to decide it."
     groups = (group for selector in check.selectors for group in selector.causes)
     can_fix = any(group.fix and group.fix.possible and group.lost for group in groups)
-    return "Apply the suggested fix." if can_fix else ""
+    return "Apply the suggested fix." if can_fix and check.verdict is Verdict.WORSE else ""
 
 
 def losses_by_cause(

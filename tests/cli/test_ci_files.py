@@ -153,7 +153,22 @@ def test_a_gate_in_a_folder_that_is_not_there_is_not_called_worse(runner, pipeli
     job = runner.run(**{**GATE, "gate": "nowhere/gate.yaml"})
     assert (job.code, job.steps["Check what the model would be offered"]) == (2, 2)
     assert pipeline(inputs={"gate": "nowhere/gate.yaml"})[0].returncode == 2
-    assert forge.comments == {}
+
+
+def test_a_check_that_was_not_made_replaces_the_verdict_in_the_comment(runner, pipeline, forge):
+    for run in (
+        lambda options: runner.run(options=options, **GATE).code,
+        lambda options: pipeline(inputs={"options": options})[0].returncode,
+    ):
+        forge.comments.clear()
+        assert run("") == 0
+        for options in ("--unknown", "--skip server", "--skip 'build"):
+            assert run(options) == 2
+            (body,) = forge.bodies()
+            assert body.startswith("## ctxbench check: not made\n\n* exit code 2;")
+        assert run("") == 0
+        (body,) = forge.bodies()
+        assert body.startswith("## ctxbench check: same")
 
 
 def test_what_cannot_be_judged_is_in_the_comment(runner, forge, checkout):
@@ -212,6 +227,35 @@ def test_options_are_split_as_in_a_shell_and_never_run(runner, words):
     assert [*runner.workspace.rglob("pwned")] == []
 
 
+def test_options_with_a_quote_that_does_not_end_are_refused(runner, pipeline, words, tmp_path):
+    options = '--strict --skip "build server'
+    assert runner.run(options=options, **GATE, comment="false").code == 2
+    assert pipeline(inputs={"options": options}, CI_MERGE_REQUEST_IID="")[0].returncode == 2
+    assert not (tmp_path / "ctxbench.log").exists()
+
+
+def test_without_the_model_the_check_is_made_and_says_itself_what_it_lacks(runner, pipeline, forge, tmp_path):
+    program = tmp_path / "programs" / "ctxbench"
+    program.write_text(CTXBENCH.replace("exec ", 'if [ "$1" = setup ]; then exit 2; fi\nexec '))
+    job = runner.run(**GATE)
+    assert job.code == 0, job.out + job.err
+    assert "::warning title=ctxbench::" in job.out
+    assert pipeline()[0].returncode == 0
+
+
+def test_the_results_of_an_earlier_check_of_the_job_are_not_posted_again(runner, forge):
+    assert runner.run(**GATE).code == 0
+    forge.comments.clear()
+    job = runner.run(gate=GATE["gate"], install="ctxbench")
+    assert (job.code, job.steps["Install"], forge.comments) == (1, 1, {})
+
+
+def test_results_are_uploaded_again_when_a_job_runs_again_and_nowhere_but_on_github(runner, words):
+    assert runner.run(**GATE).uses["actions/upload-artifact"]["overwrite"] == "True"
+    runner.server = "https://git.example.org"
+    assert "actions/upload-artifact" not in runner.run(**GATE).uses
+
+
 SOURCES = [
     ("ctxbench", False),
     ("ctxbench==1.0", False),
@@ -248,7 +292,7 @@ def test_from_the_repository_of_ctxbench_it_installs_itself_and_a_copy_does_not(
     runner.run(gate=GATE["gate"])
     assert installed(tmp_path / "pip.log") == f"pip install {READY}/../.."
     (tmp_path / "pip.log").unlink()
-    runner.run(gate=GATE["gate"], options="--strict --recapture")
+    runner.run(gate=GATE["gate"], options="--strict\n--recapture\n")
     assert installed(tmp_path / "pip.log") == f"pip install {READY}/../..[mcp]"
     (tmp_path / "pip.log").unlink()
     copy = runner.workspace / ".github/actions/ctxbench/action.yml"
@@ -284,7 +328,7 @@ def test_no_expression_stands_in_a_script_and_one_step_alone_has_the_token():
         assert "uses" not in step or step["uses"].startswith("actions/")  # by commit: tests/test_workflows_docs.py
         assert "continue-on-error" not in step
     template = TEMPLATE.read_text("utf-8")
-    job = [*yaml.safe_load_all(template)][1]["context-selection"]
+    (job,) = [*yaml.safe_load_all(template)][1].values()
     scripts = [*job["before_script"], *job["script"]]
     assert [script for script in scripts if "$[[" in script] == [
         "$[[ inputs.setup ]]"
@@ -315,7 +359,11 @@ def with_inputs(value, inputs):
         return re.sub(r"\$\[\[ inputs\.(\w+) \]\]", lambda match: inputs[match[1]], value)
     if isinstance(value, list):
         return [with_inputs(part, inputs) for part in value]
-    return {name: with_inputs(part, inputs) for name, part in value.items()} if isinstance(value, dict) else value
+    return (
+        {with_inputs(name, inputs): with_inputs(part, inputs) for name, part in value.items()}
+        if isinstance(value, dict)
+        else value
+    )
 
 
 @pytest.fixture
@@ -326,7 +374,7 @@ def pipeline(checkout, env, forge):
         head, body = TEMPLATE.read_text("utf-8").split("\n---\n")
         values = {name: entry.get("default", "") for name, entry in yaml.safe_load(head)["spec"]["inputs"].items()}
         values |= {**GATE, **(inputs or {})}
-        job = with_inputs(yaml.safe_load(body), values)["context-selection"]
+        job = with_inputs(yaml.safe_load(body), values)[values["name"]]
         own = {
             "GITLAB_CI": "true",
             "CI_PROJECT_DIR": str(checkout),
@@ -414,3 +462,36 @@ def test_gitlab_installs_the_same(pipeline, words, tmp_path, source, installs):
         assert done.returncode == 1
         assert done.stdout.startswith("ctxbench is not installed: ")
         assert not (tmp_path / "pip.log").exists()
+
+
+def test_two_gates_of_a_project_are_two_jobs(pipeline, words):
+    for name in ("context-selection", "desk"):
+        assert pipeline(inputs={"name": name})[0].returncode == 3
+
+
+def test_a_loosened_baseline_is_compared_with_the_commit_that_the_merge_request_began_at(pipeline, checkout, cli):
+    def git(*words):
+        author = ("-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false")
+        done = subprocess.run(["git", *author, *words], cwd=checkout, check=True, timeout=60, capture_output=True)
+        return done.stdout.decode().strip()
+
+    base = git("rev-parse", "HEAD")
+    gate = checkout / "apps/desk/gate.yaml"
+    gate.write_text(gate.read_text().replace("max_lost_required: 0", "max_lost_required: 3"))
+    assert cli("check", gate, "--accept").code == 0
+    git("commit", "-qam", "Loosen it")
+    git("branch", "-q", "kept")
+    git("symbolic-ref", "refs/remotes/origin/HEAD", "refs/heads/kept")  # of a clone that the runner kept
+    done, reports = pipeline(CI_MERGE_REQUEST_DIFF_BASE_SHA=base)
+    assert "baseline replaced" in reports["markdown"].read_text(), done.stdout + done.stderr
+    assert git("rev-parse", "refs/heads/kept") == git("rev-parse", "HEAD")
+    assert git("status", "--porcelain", "--untracked-files=all") == ""
+    pipeline()
+    assert "origin/HEAD" not in git("for-each-ref")
+    assert (checkout / ".git/info/exclude").read_text().count("/ctxbench-results/") == 1
+
+
+@pytest.mark.essential
+def test_a_job_of_gitlab_has_the_whole_history():
+    (job,) = [*yaml.safe_load_all(TEMPLATE.read_text("utf-8"))][1].values()
+    assert job["variables"]["GIT_DEPTH"] == "0"

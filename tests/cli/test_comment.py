@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +15,7 @@ from tests.ci_runner import NUMBER, REPOSITORY, TOKEN, Forge, event
 
 MARKER = "<!-- ctxbench check: gate.yaml -->"
 HOSTS = ("github", "gitlab")
+PAGE = Path(__file__).parents[2] / "experiments" / "gate" / "operate.md"
 
 
 @pytest.fixture
@@ -125,6 +130,7 @@ def test_it_is_found_behind_many_others(forge, job, comment, host, n_before):
         ("POST", "hang", "127.0.0.1 did not answer within 0.2 s"),
         ("GET", "text", "answered with what is no comment"),
         ("POST", "text", "answered with what is no comment"),
+        ("GET", "deep", "answered with what is no comment"),
     ],
 )
 def test_what_keeps_it_from_being_written_is_a_notice(forge, job, comment, monkeypatch, host, method, fault, words):
@@ -151,6 +157,73 @@ def test_one_that_can_be_read_but_not_updated_is_left_as_it_is(forge, job, comme
     assert done.code == 0
     assert "status 403" in done.out
     assert [body.splitlines()[0] for body in forge.bodies()] == ["## ctxbench check: worse"]
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_the_comment_of_another_bot_is_left_as_it_is(forge, job, comment, host):
+    job(host)
+    other = f"a bot of somebody's\n{MARKER}"
+    forge.add(other, author=2)
+    comment("worse")
+    comment("same")
+    assert forge.bodies()[0] == other
+    assert len(forge.comments) == 2
+
+
+def test_with_the_token_of_a_user_its_own_comment_is_updated(forge, job, comment):
+    job()
+    forge.has_user = True
+    forge.add(f"somebody quotes it\n{MARKER}", author=2, kind="User")
+    forge.add(f"ours\n{MARKER}", author=1, kind="User")
+    comment("same")
+    assert [body.splitlines()[0] for body in forge.bodies()] == ["somebody quotes it", "## ctxbench check: same"]
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_server_that_is_busy_is_asked_a_second_time(forge, job, comment, monkeypatch, host, status):
+    monkeypatch.setattr(check, "_PAUSE_S", 0.0)
+    job(host)
+    comment("worse")
+    forge.faults = {"GET": [status], "PATCH": [status], "PUT": [status]}
+    assert comment("same").out.startswith("comment updated: ")
+    assert len(forge.comments) == 1
+    forge.faults = {"POST": [status]}
+    assert f"status {status}" in comment("same", marker="<!-- ctxbench check: other.yaml -->").out
+    assert len(forge.comments) == 1
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({"HTTPS_PROXY": "foo://user:password@x"}, "a proxy is not a URL"),
+        ({"SSL_CERT_FILE": "missing.pem"}, "SSL_CERT_FILE ...) cannot be used: "),
+        ({"HTTPS_PROXY": "http://127.0.0.1:9"}, "Connection refused"),
+    ],
+)
+def test_a_network_that_cannot_be_used_is_named(job, comment, monkeypatch, variables, words):
+    for name in ("CTXBENCH_OFFLINE", "HF_HUB_OFFLINE"):
+        monkeypatch.delenv(name, raising=False)
+    job(GITHUB_API_URL="https://api.example.org", **variables)
+    done = comment()
+    assert (done.code, done.err) == (0, "")
+    assert words in done.out
+    assert "password" not in done.out
+
+
+def test_the_certificates_of_a_gitlab_of_ones_own_are_trusted(job, comment, monkeypatch):
+    loaded = []
+
+    class Context:
+        load_verify_locations = staticmethod(loaded.append)
+
+    monkeypatch.delenv("CTXBENCH_OFFLINE", raising=False)
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    monkeypatch.setattr("ctxbench.io.http.certificates", lambda *_, **__: Context())
+    monkeypatch.setattr("ctxbench.io.http.Connection", lambda **_: (_ for _ in ()).throw(OSError("enough")))
+    job("gitlab", CI_SERVER_TLS_CA_FILE="/builds/ca.pem")
+    comment()
+    assert loaded == ["/builds/ca.pem"]
 
 
 def test_what_a_server_says_is_no_command_of_a_runner(forge, job, comment, monkeypatch):
@@ -195,3 +268,28 @@ def test_without_such_a_job_or_such_a_file_it_is_an_error(cli, job, comment, pla
         assert (done.code, done.out) == (2, "")
         assert "notes.md is no comment" in done.err
     assert cli("comment", "nowhere.md").code == 2
+
+
+def test_the_commands_of_the_page_write_and_post_a_comment(forge, cli, tiny, place, monkeypatch):
+    (place / "gate.yaml").write_text(f"datasets: [{tiny}]\nselectors: [bm25]\nembedder: hashing\n")
+    assert cli("check", "--accept").code == 0
+    (block,) = re.findall(r"```sh\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    check_command, echo, post = block.splitlines()
+    assert cli(*shlex.split(check_command)[1:]).code == 0
+    subprocess.run(["bash", "-c", echo], check=True, timeout=60)
+    *variables, _, command, file = shlex.split(post)
+    values = dict(variable.split("=", 1) for variable in variables)
+    assert (values["GITHUB_REPOSITORY"], values["GITHUB_TOKEN"]) == ("OWNER/NAME", "TOKEN")
+    for name, value in (values | {"GITHUB_REPOSITORY": REPOSITORY, "GITHUB_TOKEN": TOKEN}).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("GITHUB_API_URL", forge.url)
+    assert "comment created: " in cli(command, file).out
+    (body,) = forge.bodies()
+    assert body.startswith("## ctxbench check: same")
+    assert "Commit 4f2a4f2a" in body
+
+
+def test_the_page_names_the_variables_that_are_read():
+    named = {*re.findall(r"`([A-Z][A-Z0-9_]+)`", PAGE.read_text("utf-8").partition("## Try the comment")[2])}
+    source = Path(check.__file__).read_text("utf-8").partition("_MARKER = ")[2]
+    assert named == {*re.findall(r"""["']((?:CI|GITHUB|GITLAB)_[A-Z0-9_]+|CTXBENCH_TOKEN)["']""", source)}

@@ -22,7 +22,8 @@ GUIDE = (ROOT / "experiments" / "guide" / "guide.md").read_text("utf-8")
 LISTED = (ROOT / "experiments" / "guide" / "commands.md").read_text("utf-8")
 DATASETS = (ROOT / "datasets" / "available.md").read_text("utf-8")
 EXPERIMENTS = "\n".join((ROOT / "experiments" / f"{name}.md").read_text("utf-8") for name in ("README", "selectors"))
-OWN = "\n".join((ROOT / "experiments" / "own-selector" / name).read_text("utf-8") for name in ("README.md", "http.md"))
+OWN_PAGES = ("experiments/own-selector/README.md", "experiments/own-selector/http.md")
+OWN = "\n".join((ROOT / page).read_text("utf-8") for page in OWN_PAGES)
 GROUP = typer.main.get_command(app)
 
 

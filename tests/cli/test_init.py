@@ -283,13 +283,73 @@ def test_in_a_folder_of_a_repository_the_workflow_goes_to_its_root(cli, place):
     assert inputs() == {"gate": "apps/folio/gate.yaml", "options": "", "install": ""}
 
 
+INSTALL = "ctxbench @ git+https://HOST/PATH@COMMIT"
+
+
+def step_for_ci(out):
+    """The part of a workflow or pipeline that `init` says to add."""
+    (line,) = re.findall(r"add `((?:include:|- ).*)` to ", out)
+    return yaml.safe_load(line)
+
+
+def add_folder(place, name):
+    (place / name).mkdir(parents=True)
+    (place / name / "AGENTS.md").write_text("Be kind.")
+
+
+def test_a_second_gate_of_a_repository_is_added_to_its_workflow(cli, place):
+    (place / ".git").mkdir()
+    for name in ("apps/folio", "apps/desk"):
+        add_folder(place, name)
+    assert "fill in install: in " in cli("init", "apps/folio").out
+    (step,) = step_for_ci(cli("init", "apps/desk").out)
+    assert (step["uses"], step["if"]) == ("./.github/actions/ctxbench", "${{ !cancelled() }}")
+    assert step["with"] == {"gate": "apps/desk/gate.yaml", "install": INSTALL, "artifact": "gate-apps-desk"}
+    workflow = place / ".github" / "workflows" / "ctxbench.yml"
+    workflow.write_text(f"{workflow.read_text()}\n      - {json.dumps(step)}\n")
+    for name in ("apps/folio", "apps/desk"):
+        assert "add `" not in cli("init", name).out.replace("add `references", "")
+
+
+def test_a_second_gate_of_a_repository_is_a_second_job_in_gitlab(cli, place):
+    (place / ".git").mkdir()
+    pipeline = place / ".gitlab-ci.yml"
+    pipeline.write_text("stages: [test]\n")
+    add_folder(place, "apps/desk")
+    (place / "AGENTS.md").write_text("Be kind.")
+    (include,) = step_for_ci(cli("init").out)["include"]
+    pipeline.write_text(json.dumps({"include": [include]}))
+    (second,) = step_for_ci(cli("init", "apps/desk").out)["include"]
+    assert second["inputs"] == {
+        "gate": "apps/desk/gate.yaml",
+        "install": INSTALL,
+        "name": "context-selection-apps-desk",
+    }
+    pipeline.write_text(json.dumps({"include": [include, second]}))
+    assert "include:" not in cli("init").out + cli("init", "apps/desk").out
+    pipeline.write_text("include:\n  - local: .gitlab/ctxbench.yml\n    inputs:\n      install: x\n")
+    assert "include:" not in cli("init").out
+
+
+def test_in_gitlab_the_servers_in_the_repository_are_asked_too(cli, place):
+    (place / ".git").mkdir()
+    (place / ".gitlab-ci.yml").write_text("stages: [test]\n")
+    (place / "shop.py").write_text("")
+    (place / ".mcp.json").write_text(json.dumps({"mcpServers": {"shop": {"command": "python3", "args": ["shop.py"]}}}))
+    (include,) = step_for_ci(cli("init").out)["include"]
+    assert include["inputs"]["options"] == "--recapture"
+    assert include["inputs"]["install"].startswith("ctxbench[mcp] @ ")
+    head, *_ = yaml.safe_load_all((place / ".gitlab" / "ctxbench.yml").read_text())
+    assert head["spec"]["inputs"]["options"]["default"] == "--recapture"
+
+
 def inputs():
     """What the workflow tells the action."""
     workflow = Path(".github/workflows/ctxbench.yml").read_text()
     return yaml.safe_load(workflow)["jobs"]["check"]["steps"][-1]["with"]
 
 
-@pytest.mark.parametrize(("folder", "gate"), [(".", {}), ("apps/folio", {"gate": "apps/folio/gate.yaml"})])
+@pytest.mark.parametrize(("folder", "gate"), [(".", "gate.yaml"), ("apps/folio", "apps/folio/gate.yaml")])
 def test_in_a_repository_of_gitlab_a_template_is_written_with_the_line_that_includes_it(cli, place, folder, gate):
     (place / ".git").mkdir()
     (place / ".gitlab-ci.yml").write_text("stages: [test]\n")
@@ -301,7 +361,7 @@ def test_in_a_repository_of_gitlab_a_template_is_written_with_the_line_that_incl
     assert (place / ".gitlab" / "ctxbench.yml").read_text() == (READY / "gitlab.yml").read_text()
     (line,) = re.findall(r"add `(include: .*)` to \.gitlab-ci\.yml", done.out)
     assert yaml.safe_load(line)["include"] == [
-        {"local": ".gitlab/ctxbench.yml", "inputs": {"install": "...", **gate}},
+        {"local": ".gitlab/ctxbench.yml", "inputs": {"install": INSTALL, "gate": gate}},
     ]
     assert re.search(r"git add .* (apps/folio/\.\./\.\./)?\.gitlab/ctxbench\.yml", done.out)
     (place / ".github").mkdir()

@@ -20,8 +20,8 @@ from ctxbench.search.embedders import HashingEmbedder
 from tests.checkout import Checkout
 
 ROOT = Path(__file__).parents[2]
-NAMES = ("guide", "python", "runs", "tutorials", "commands")
-PAGES = [*(ROOT / "experiments" / "guide" / f"{name}.md" for name in NAMES), ROOT / "README.md"]
+NAMES = ("guide.md", "python.md", "runs.md", "tutorials.md", "commands.md")
+PAGES = [*(ROOT / "experiments" / "guide" / name for name in NAMES), ROOT / "README.md"]
 TEXT = "\n".join(page.read_text("utf-8") for page in PAGES)
 SERVER = ROOT / "tests" / "catalogs" / "mcp" / "fake_stdio.py"
 

@@ -679,8 +679,9 @@ def test_the_lines_of_the_page_run(files, monkeypatch):
     """Its commands over small stand-ins, and its requests to the first of them."""
     page = (GUIDE / "serve.md").read_text("utf-8")
     commands, curls = re.findall(r"```sh\n(.*?)```", page, re.DOTALL)
-    (files / "runs" / "tune").mkdir(parents=True)
-    write_preset(files / "runs" / "tune" / "presets.yaml", "normal", "learned", at_most=3)
+    presets = files / "runs" / "tune-policies-evals" / "presets"  # as `tune` names it
+    presets.mkdir(parents=True)
+    write_preset(presets / "evals.yaml", "normal", "learned", at_most=3)
     shutil.copytree(TINY, files / "bfcl-simple")
     for line in commands.splitlines():
         words = shlex.split(line, comments=True)

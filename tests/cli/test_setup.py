@@ -192,6 +192,14 @@ def test_without_pip_and_uv_a_wheel_cannot_be_had(cli, use, index):
     assert "neither pip nor uv" in done.err
 
 
+def test_a_program_that_is_gone_is_named(cli, use, index, monkeypatch, tmp_path):
+    use("none")
+    monkeypatch.setenv("UV", str(tmp_path / "gone"))
+    done = cli("data", "fetch", "bfcl")
+    assert (done.code, done.out) == (2, "")
+    assert f"cannot be fetched: {tmp_path / 'gone'}: No such file" in done.err
+
+
 @pytest.mark.rest
 @pytest.mark.parametrize("name", ["bfcl", "bfcl-simple"])
 def test_files_of_bfcl_are_fetched_once(cli, index, cache, monkeypatch, name):

@@ -288,6 +288,7 @@ def test_snapshots_are_paired_by_dataset_and_selector_in_the_order_of_the_head()
     assert lacking.reasons[0].startswith("this run has dataset e, but this run does not; restore it")
     found = check(pairing, SETTINGS, name="g", base="a", head="b")
     assert (found.exit_code(), found.notices) == (2, notices)
+    assert found.unjudged == notices  # which the short report names
 
 
 def test_a_selector_that_the_run_lacks_is_named():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -78,10 +79,10 @@ def dask_processes(cache: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]
     root = str(Path(module.__file__).parents[2])
     environment = {**os.environ, "CTXBENCH_CACHE": str(cache / "there"), "PYTHONPATH": root}
     dask = [sys.executable, "-m", "dask"]
-    kinds = {
-        "scheduler": ["--host", "127.0.0.1", "--port", str(port), "--no-dashboard"],
-        "worker": [f"tcp://127.0.0.1:{port}", "--nworkers", "2", "--nthreads", "1", "--no-dashboard"],
-    }
+    page = (Path(__file__).parents[2] / "experiments/cluster/README.md").read_text("utf-8")
+    (shown,) = re.findall(r"^dask (scheduler .*) & dask (worker .*) &$", page, re.MULTILINE)
+    scheduler, worker = (line.replace(":8786", f":{port}").split() for line in shown)
+    kinds = {scheduler[0]: [*scheduler[1:], "--port", str(port)], worker[0]: worker[1:]}
     silent: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "start_new_session": True}
     with ExitStack() as end:
         processes = []

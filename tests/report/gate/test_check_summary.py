@@ -6,9 +6,21 @@ from dataclasses import replace
 
 import pytest
 
-from ctxbench.gate.results import Cause, CauseGroup, CauseKind, Fix, Loosened, Verdict
+from ctxbench.catalogs.mcp_config import CapturedServer
+from ctxbench.gate.results import Cause, CauseGroup, CauseKind, FigureChange, Fix, Loosened, Replacement, Verdict
+from ctxbench.gate.verdict import with_servers
 from ctxbench.report.check_document import MORE, summary
-from ctxbench.report.check_texts import Locations, causes, is_acceptable, losses, main_causes, n_lost, pin_advice
+from ctxbench.report.check_texts import (
+    Locations,
+    causes,
+    is_acceptable,
+    label_advice,
+    losses,
+    main_causes,
+    n_lost,
+    pin_advice,
+    replacement_text,
+)
 from ctxbench.report.document import console_text
 
 ACCEPT = "ctxbench check gate.yaml --accept"
@@ -73,6 +85,59 @@ def test_a_loosened_gate_comes_first_and_new_queries_may_be_accepted(made):
     assert "Restore the settings and pins of gate.yaml" in shown(loosened)
     new = made.check(replace(made.same(), left_out={"new": ("q30",)}))
     assert "To include the new queries, accept it:" in shown(new)
+
+
+def test_a_fix_is_the_next_step_of_a_check_that_is_worse_alone(made):
+    for maker in ("better", "same"):
+        selector = replace(getattr(made, maker)(), causes=made.worse().causes)
+        assert "Apply the suggested fix" not in shown(made.check(selector))
+    assert "Apply the suggested fix" in shown(made.check(made.worse()))
+
+
+def test_accepting_a_loosened_gate_is_no_matter_of_new_queries(made):
+    text = shown(made.check(made.same(), loosened=(Loosened("tolerance of recall", "0.01", "0.9"),)))
+    assert "If the change is intended, accept it:" in text.replace("\n", " ")
+    assert "new queries" not in text
+
+
+@pytest.mark.parametrize(("error", "step"), [("", "`ctxbench check gate.yaml --recapture`"), ("no", "Correct the ser")])
+def test_servers_are_asked_by_a_command_or_corrected_where_they_failed(made, error, step):
+    server = CapturedServer(name="shop", captured="2026-01-01", changed=("shop.py",), error=error)
+    check = made.check(with_servers(made.same(), [server]))
+    text = shown(check).replace("\n", " ")
+    assert step in text
+
+
+def test_what_cannot_be_compared_is_a_problem_and_no_loss(made):
+    refused = replace(made.not_comparable(), reasons=("query q7 has no answer", "query q8 has no answer"))
+    text = shown(made.check(refused))
+    assert "\nProblems\n" in text
+    assert "Losses" not in text
+
+
+def test_a_replaced_baseline_names_changed_figures_before_new_selectors(made):
+    def change(selector, metric, before, after):
+        return FigureChange(dataset="desk", selector=selector, metric=metric, before=before, after=after)
+
+    figures = (
+        *(change("dense", metric, None, 0.7) for metric in ("completeness", "queries")),
+        *(change("old", metric, 0.7, None) for metric in ("completeness", "queries")),
+        change("bm25", "completeness", 0.5, 0.25),
+        change("bm25", "queries", 20, 21),
+        change("bm25", "recall", None, 0.5),
+    )
+    replaced = made.check(made.same(), replacement=Replacement(figures=figures))
+    assert replacement_text(replaced) == (
+        "baseline replaced (bm25 on desk: completeness 50.0% -> 25.0%, queries 20 -> 21, recall none -> 50.0%, "
+        "dense on desk is new and old on desk is removed)"
+    )
+
+
+def test_servers_asked_in_ci_are_asked_here_before_labels_are_changed():
+    advice = label_advice({"tool:a": "tool:b"}, "data", agent="apps/agent.yaml", captured=True)
+    assert advice.index("ctxbench data capture --agent apps/agent.yaml") < advice.index("ctxbench data rebase data")
+    assert "capture" not in label_advice({"tool:a": "tool:b"}, "data", agent="agent.yaml")
+    assert "capture" not in label_advice({"tool:a": "tool:b"}, "data", captured=True)
 
 
 @pytest.mark.parametrize("width", [60, 80, 100])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -10,8 +11,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from ctxbench.gate.results import Cause, CauseGroup, CauseKind, Verdict
-from ctxbench.io.errors import Fault, harmless
-from ctxbench.report.check_files import MOST, refusal_commands, workflow_commands
+from ctxbench.io.errors import Fault, Message, harmless
+from ctxbench.report.check_files import MOST, code_quality, refusal_commands, workflow_commands
 from ctxbench.report.check_texts import Locations
 
 FORM = re.compile(r"::(error|warning) ([^:]*)::(.*)")
@@ -314,3 +315,13 @@ def test_an_edited_file_of_a_selector_of_ones_own_is_the_place():
     )
     assert places.of_cause(cause, "desk", ["s"]) == ("app/src/rank.js", 0)
     assert places.of_cause(replace(cause, subjects=("timeout",)), "desk", ["s"]) == ("g.yaml", 5)
+
+
+def test_the_fingerprint_of_a_notice_is_the_same_whatever_it_counts(made):
+    def fingerprints(n):
+        notices = (Message("gate.swaps", n=n, names="q1"), f"{n:,} queries were left out")
+        check = made.check(replace(made.same(), notices=notices), notices=notices[1:])
+        return [problem["fingerprint"] for problem in json.loads(code_quality(check))]
+
+    assert fingerprints(2) == fingerprints(1_200)
+    assert len({*fingerprints(2)}) == 3

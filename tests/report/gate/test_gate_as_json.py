@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -157,3 +158,12 @@ def test_what_could_not_be_judged_has_the_keys_of_what_was_and_its_faults_with_t
     }
     alone = refusal_dict("g", StorageError("no baseline"))["error"]
     assert [fault["message"] for fault in alone["faults"]] == ["no baseline"]
+
+
+def test_the_page_names_every_key(made):
+    page = Path(__file__).parents[3] / "experiments" / "gate" / "operate.md"
+    rows = re.findall(
+        r"^\| ((?:`\w+`(?:, )?)+) \|", page.read_text("utf-8").split("## What programs read")[1], re.MULTILINE
+    )
+    keys = [key for row in rows for key in re.findall(r"`([a-z_]+)`", row)]
+    assert sorted(keys) == sorted(read(made.check(made.same())))
