@@ -18,7 +18,6 @@ from ctxbench.catalogs.git_history import GitRepository
 from ctxbench.catalogs.tool_lists import OTHER_NAMES, read_field_names
 from ctxbench.cli.capture import keep_parts
 from ctxbench.cli.common import dataset_inputs, print_json, print_result
-from ctxbench.cli.select import find_catalog
 from ctxbench.datasets import lookup
 from ctxbench.datasets.dataset import Dataset, name_fault, name_of_path
 from ctxbench.datasets.files import create_dataset, read_dataset, validate as faults_of, write_dataset
@@ -508,7 +507,7 @@ def _check_first(request: ImportRequest) -> None:
 def _import_paths(request: ImportRequest, *, as_json: bool) -> int:
     options, out = request.options(), request.out
     options = replace(options, folder=out)
-    catalog = None if request.catalog is None else open_items(request.catalog, find_catalog)
+    catalog = None if request.catalog is None else open_items(request.catalog)
     scopes = {} if request.catalog is None else scopes_of(dataset_folder(request.catalog))
     files = [Path(path) for path in request.paths]
     plan = plan_import(

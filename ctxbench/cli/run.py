@@ -18,8 +18,8 @@ import numpy as np
 
 from ctxbench.catalogs.agent_file import is_agent_file
 from ctxbench.cli.common import dataset_inputs, print_json, print_result, selector_inputs
-from ctxbench.cli.select import find_catalog
 from ctxbench.datasets.dataset import Dataset
+from ctxbench.datasets.lookup import find_catalog
 from ctxbench.evaluation import latency, runner
 from ctxbench.evaluation.experiment import Experiment, examine, failures_told, machine, scoring
 from ctxbench.evaluation.inputs import Prepared, datasets_of_run, prepare

@@ -11,12 +11,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Protocol, Self
 
+from ctxbench.catalogs.agent_file import open_catalog
 from ctxbench.datasets.dataset import Dataset, name_fault
 from ctxbench.datasets.files import read_dataset, write_files
-from ctxbench.datasets.layout import CARD, near_folder, own_files, read_card
+from ctxbench.datasets.layout import CARD, agent_of, near_folder, own_files, read_card
 from ctxbench.datasets.queries import DatasetQuery, Label
 from ctxbench.io.cache import altered, is_sealed, seal_folder
-from ctxbench.io.console import Notify, nothing_said
+from ctxbench.io.console import Notify, nothing_said, progress
 from ctxbench.io.documents import load_yaml, parse_json, values_with_lines
 from ctxbench.io.errors import (
     Fault,
@@ -463,6 +464,24 @@ def open_dataset(
         near = near_folder(text, *([] if base is None else [base]), Path())
         raise UnknownNameError("dataset", text, names, where=f" (and no folder {text} with a {CARD})", hint=near)
     return _import(text, importer, notify)
+
+
+def find_catalog(name: str) -> Catalog:
+    """A catalog from a file (an agent file among them), a folder, or by the name of a dataset, imported if it can be.
+
+    Raises:
+        StorageError: there is none, or its source is not installed.
+        InputError: it is faulty.
+    """
+    try:
+        return open_catalog(name)
+    except StorageError:
+        if (agent := agent_of(Path(name))) is not None:
+            return open_catalog(agent)
+        if name not in importers() or Path(name).exists():
+            raise
+        with progress() as bar:
+            return open_dataset(name, notify=bar.say).catalog
 
 
 def import_dataset(name: str, *, source: Path | None = None, notify: Notify = nothing_said) -> Dataset:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -10,13 +10,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from ctxbench.catalogs.agent_file import open_catalog
 from ctxbench.catalogs.instructions import is_instructions
 from ctxbench.catalogs.snapshots import SnapshotPart, refuse_other
 from ctxbench.catalogs.tool_lists import listed_tools
 from ctxbench.datasets.dataset import Dataset, name_of_path
 from ctxbench.datasets.files import create_dataset
 from ctxbench.datasets.layout import Exposure, write_known_items
+from ctxbench.datasets.lookup import find_catalog
 from ctxbench.io.console import ProgressListener, silent
 from ctxbench.io.errors import Fault, InputError, Message, ParameterError, UserError, check_choice
 from ctxbench.labelling.conversion import AMBIGUOUS, NO_DOCUMENT, NO_QUERY, Conversion, ImportSettings
@@ -279,23 +279,34 @@ def _unknown(path: Path, first: Any, faults: Sequence[Fault], command: str) -> S
     )
 
 
-def open_items(name: str, open_name: Callable[[str], Catalog] = open_catalog) -> Catalog:
+def open_items(name: str) -> Catalog:
     """Open a catalog; also a list of tools or documents, or a folder of skills and rules.
 
     Args:
-        name: as of `open_catalog`, or a path.
-        open_name: opens a catalog by its name.
+        name: as of `find_catalog`, or a path.
 
     Raises:
-        UserError: it is none of these; the error of `open_name`.
+        UserError: it is none of these; the error of `find_catalog`.
     """
     try:
-        return open_name(name)
+        return find_catalog(name)
     except UserError:
-        with suppress(UserError):
-            if items := [item for part in import_files([Path(name)]).parts for item in part.items]:
-                return Catalog(items)
+        if catalog := imported_items(Path(name)):
+            return catalog
         raise
+
+
+def imported_items(path: Path) -> Catalog | None:
+    """The items of a list of tools or documents, or of a folder of skills and rules; None where it is none of these.
+
+    Raises:
+        UserError: it is one, and is faulty.
+    """
+    try:
+        plan = plan_import([path])
+    except UserError:
+        return None
+    return Catalog(item for part in import_files(plan).parts for item in part.items) if plan.family == CATALOG else None
 
 
 def import_files(
