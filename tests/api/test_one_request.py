@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -164,15 +165,21 @@ def test_a_catalog_is_named_as_on_the_command_line(agent_folder):
     assert ctxbench.catalog("catalogs/mine").ids == find_catalog("catalogs/mine").ids
 
 
-def test_a_tuned_preset_is_named_by_its_file(agent_folder):
+def write_tuned(path, **values):
+    """A presets file whose preset `normal` is bm25 with these values."""
     base = definition("bm25")
     preset = TunedPreset(
         selector="bm25",
         definition=definition_hash(base),
-        set=base.in_force(base.with_defaults({"n": 2})),
+        set=base.in_force(base.with_defaults(values)),
         parameters=parameter_texts(base),
     )
-    write_presets(Path("tuned.yaml"), tuned={"dataset": "d"}, presets={"normal": preset}, test_split="")
+    Path(path).parent.mkdir(exist_ok=True)
+    write_presets(Path(path), tuned={"dataset": "d"}, presets={"normal": preset}, test_split="")
+
+
+def test_a_tuned_preset_is_named_by_its_file(agent_folder):
+    write_tuned("tuned.yaml", n=2)
     selector = {"presets": "tuned.yaml", "preset": "normal"}
     tools = ctxbench.catalog("tools.json")
     assert len(ctxbench.select("refund or cancel or mail", tools, selector=selector, counter="chars/4").ids) == 2
@@ -185,3 +192,19 @@ def test_a_tuned_preset_is_named_by_its_file(agent_folder):
         ctxbench.select("refund", tools, selector={"presets": "tuned.yaml"}, counter="chars/4")
     with pytest.raises(InputError, match=r"presets: tuned\.yaml, preset: normal"):
         ctxbench.select("refund", tools, selector="tuned.yaml", counter="chars/4")
+
+
+def test_the_page_on_agents_in_python_runs(agent_folder, capsys):
+    page = (Path(__file__).parents[2] / "experiments" / "guide" / "embed.md").read_text("utf-8")
+    assert len(page.split()) <= 600
+    (agent,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    Path("agent.yaml").write_text(agent)
+    write_tuned("presets/evals.yaml", n=2)
+    names = {}
+    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        exec(block.replace("range(50)", "range(3)"), names)
+    by_name = {tool["function"]["name"]: tool for tool in json.loads(Path("tools.json").read_text())}
+    assert names["tools"] == [by_name["refund"]]
+    assert "first call" in capsys.readouterr().out
+    assert names["tools_or_all"]("mail") == [by_name["mail"]]
+    assert names["tools_or_all"](None) == list(by_name.values())
