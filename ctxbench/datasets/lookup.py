@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Protocol, Self
 
-from ctxbench.catalogs.agent_file import open_catalog
+from ctxbench.catalogs.agent_file import open_catalog, read_agent
+from ctxbench.catalogs.snapshots import read_catalog
 from ctxbench.datasets.dataset import Dataset, name_fault
 from ctxbench.datasets.files import read_dataset, write_files
 from ctxbench.datasets.layout import CARD, agent_of, near_folder, own_files, read_card
@@ -628,3 +630,28 @@ def changed_sources(names: Iterable[str], base: Path) -> Iterator[str]:
                         yield Message("datasets.source-changed", file=Path(path).name)
         except UserError:
             continue  # what cannot be read is said where it is needed
+
+
+def unread_agents(names: Iterable[str], base: Path, agents: Iterable[Path]) -> Iterator[str]:
+    """A sentence for each agent file whose items differ from those that datasets have of their own.
+
+    Args:
+        names: of datasets, as an experiment names them. Those over an agent file, and those without an item of the
+            agent, such as public ones, are left out.
+        base: what a relative folder is relative to.
+        agents: the agent files whose selectors are asked.
+    """
+    folders = {name: folder for name in names if (folder := user_folder(name, base)) and agent_of(folder) is None}
+    for path in dict.fromkeys(agents):
+        differing = []
+        for name, folder in folders.items():
+            with suppress(UserError):  # what cannot be read is said where it is needed
+                own, current = _texts(read_catalog(folder)), _texts(read_agent(path).catalog())
+                differing += [name] if own != current and own.keys() & current.keys() else []
+        if differing:
+            yield Message("datasets.agent-unread", datasets=differing, agent=path)
+
+
+def _texts(catalog: Catalog) -> dict[str, tuple[Any, ...]]:
+    """What a search and a prompt read of each item, by id."""
+    return {item.id: (item.title, item.description, item.text, item.schema) for item in catalog}
