@@ -92,7 +92,7 @@ def from_file(
     """
     if isinstance(catalog, str | Path):
         items: Catalog | None = open_items(str(catalog))
-        scopes = scopes_of(dataset_folder(str(catalog)))
+        scopes: Mapping[str, tuple[ItemKey, ...]] = scopes_of(dataset_folder(str(catalog)))
     else:
         items = None if catalog is None else catalog_of(catalog)
         scopes = catalog.dataset.scopes if isinstance(catalog, Data) else {}

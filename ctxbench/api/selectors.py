@@ -575,7 +575,7 @@ def _defined(name: str, entry: Mapping[str, Any]) -> SelectorSpec:
     if kind == "presets":
         file = read_presets(Path(entry["presets"]))
         raise_first((preset is None, Message("api.preset-missing", file=file.path, names=[*file.presets])))
-        definition = file.definition(preset)
+        definition = file.definition(str(preset))
         return dataclasses.replace(definition_spec(name, definition, definition.values(preset, values)), shipped="")
     if entry["selector"] == ORACLE and len(entry) == 1:
         return shipped_spec(ORACLE, name=name)
