@@ -87,9 +87,10 @@ def evaluate(
     Args:
         data: datasets, or their names.
         selectors: by the name that tables give them: a shipped selector (`"semantic/spec"`, or the path of a
-            definition), such a one with values (`{"selector": "memory", "set": {"n": 5}}`), a `pipeline`, recorded
-            `answers`, a function of the request and the items that returns the ids chosen (`function(request, items)`,
-            both as dicts) or, for ranking metrics, `{"items": ..., "ranking": ...}`; or an object with `describe` and
+            definition), such a one with values (`{"selector": "memory", "set": {"n": 5}}`), a tuned preset of a file
+            (`{"presets": "presets/evals.yaml", "preset": "normal"}`), a `pipeline`, recorded `answers`, a function of
+            the request and the items that returns the ids chosen (`function(request, items)`, both as dicts) or, for
+            ranking metrics, `{"items": ..., "ranking": ...}`; or an object with `describe` and
             `select`; or the name of one of the datasets' `runs`. A list of shipped selectors and runs names them.
         baseline: the selector that the others are compared with; None = the first.
         split: whose queries are asked; empty = all.

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from ctxbench.catalogs.agent_file import open_catalog
 from ctxbench.catalogs.git_trees import tree_view
 from ctxbench.catalogs.snapshots import read_item
+from ctxbench.catalogs.tool_lists import is_definition, tools_part
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.files import create_dataset
 from ctxbench.datasets.lookup import open_dataset
@@ -33,6 +33,7 @@ from ctxbench.io.errors import (
 )
 from ctxbench.io.rows import Row, ranked_documents
 from ctxbench.labelling.conversion import field_columns
+from ctxbench.labelling.import_files import imported_items, open_items
 from ctxbench.labelling.judgment_files import judged_queries
 from ctxbench.labelling.sources import documents
 from ctxbench.model.arrays import Grade
@@ -192,6 +193,8 @@ def opened(data: Data | str | Path | Sequence[Data | str | Path]) -> dict[str, D
 def catalog(rows: Rows | str | Path) -> Catalog:
     """A catalog of rows: a frame, dicts or a file, with `name` and what else an item has (`server`, `description` ...).
 
+    Or what `data import` takes as a catalog: an agent file, a list of tools as a model gets it, a folder of a catalog.
+
     Documents of Hugging Face, MTEB, BEIR and PyTerrier are taken as they are: an id (`_id`, `id`, `docno`, `doc_id`,
     `corpus-id` ...), `text`, and perhaps `title`. The id becomes the name, the title the description, and all other
     columns the metadata. Numbers as ids become texts, so that 1 and "1" are one id, and "01" another.
@@ -200,21 +203,48 @@ def catalog(rows: Rows | str | Path) -> Catalog:
         rows: one an item, in the order that breaks ties: a frame of pandas or polars, a `datasets.Dataset`, a table of
             pyarrow, dicts, or the path of a file in parquet, CSV, TSV or JSON lines. A missing value (None, NaN) is as
             if the column were not there. Without `type` an item is a `reference` if it is a document, or has a
-            `text` and neither `description`, `schema` nor `server`; else it is a tool. Or a git repository: its
-            folder, as `--catalog` takes it, so also `REPO@COMMIT` and `REPO:definitions`.
+            `text` and neither `description`, `schema` nor `server`; else it is a tool. Or the definitions of tools in
+            the form of OpenAI, Anthropic or MCP, as dicts or the path of a file. Or a name or path as `-c` of `ctxbench
+            data import` takes it: an agent file, a folder of a catalog or with skills, a dataset, a git repository
+            (also `REPO@COMMIT` and `REPO:definitions`).
 
     Raises:
         InputError: rows are no items, or two are the same: all faults, by row from 0; or two columns may hold the id.
-        UserError: the file or the repository cannot be read.
+        UserError: the file, the folder or the repository cannot be read, or is no catalog.
 
     Example:
         >>> ctxbench.catalog([{"name": "area", "description": "Area of a triangle"}]).ids
         ('tool:area',)
         >>> ctxbench.catalog([{"_id": 7, "title": "Paris", "text": "The capital of France."}]).ids
         ('reference:7',)
+        >>> ctxbench.catalog([{"type": "function", "function": {"name": "area", "parameters": {}}}]).ids
+        ('tool:area',)
     """
-    if isinstance(rows, str | Path) and tree_view(str(rows)):
-        return open_catalog(rows)
+    if isinstance(rows, str | Path):
+        return _catalog_at(str(rows))
+    if isinstance(rows, Sequence) and any(map(is_definition, rows)):
+        return Catalog(tools_part(list(rows), Path("the list of tools")).items)
+    return _catalog_of_rows(rows)
+
+
+def _catalog_at(name: str) -> Catalog:
+    """The catalog at a path or of a name: that of rows where a file holds these, else as commands open it.
+
+    Raises:
+        UserError: it is none, or is faulty.
+    """
+    if tree_view(name) or Path(name).suffix.lower() not in _TABLES:
+        return open_items(name)
+    try:
+        return _catalog_of_rows(name)
+    except InputError:
+        if catalog := imported_items(Path(name)):
+            return catalog
+        raise
+
+
+def _catalog_of_rows(rows: Rows | str) -> Catalog:
+    """The catalog of a frame, of dicts, or of a file of rows; raises as `catalog`."""
     faults: list[Fault] = []
     items: dict[ItemKey, Item] = {}
     for row in _rows(rows, "items", faults):
@@ -231,9 +261,7 @@ def catalog(rows: Rows | str | Path) -> Catalog:
 
 
 def catalog_of(items: Catalog | Data | Rows | str | Path) -> Catalog:
-    """What a request chooses from: a catalog, the one of a dataset or of its name, or what `catalog` takes."""
-    if isinstance(items, str | Path) and not tree_view(str(items)) and Path(items).suffix.lower() not in _TABLES:
-        items = load(items)
+    """What a request chooses from: a catalog, the one of a dataset, or what `catalog` takes."""
     if isinstance(items, Data):
         return items.dataset.current_catalog
     return items if isinstance(items, Catalog) else catalog(items)
@@ -496,7 +524,11 @@ def _records(rows: Any, noun: str, faults: list[Fault]) -> Iterator[tuple[Path |
     for name, arguments in (("to_dicts", ()), ("to_pylist", ()), ("to_dict", ("records",))):  # polars, pyarrow, pandas
         if hasattr(rows, name) and hasattr(rows, "columns"):
             rows = getattr(rows, name)(*arguments)
-    repository = ", the path of a table or a git repository" if noun == "items" else " or the path of a table"
+    repository = (
+        ", the path of a table, a list of tools, an agent file or a git repository"
+        if noun == "items"
+        else " or the path of a table"
+    )
     no_rows = Message("api.no-rows", noun=noun, repository=repository, type=type(rows).__name__)
     raise_first((isinstance(rows, str | Path | Mapping) or not isinstance(rows, Iterable), no_rows))
     yield from ((None, 0, row) for row in rows)

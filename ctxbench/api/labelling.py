@@ -14,7 +14,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ctxbench.api.inputs import Data, load, make_frame
+from ctxbench.api.inputs import Data, catalog_of, load, make_frame
 from ctxbench.api.selectors import EmbedderGiven, embedder_name, selector_spec
 from ctxbench.catalogs.agent_file import is_agent_file
 from ctxbench.datasets.dataset import Dataset
@@ -45,6 +45,8 @@ from ctxbench.selectors.conversations import ConversationStore, Exchange, conten
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ctxbench.api.inputs import Rows
+
 
 _log = logging.getLogger(__name__)
 
@@ -53,7 +55,7 @@ SelectorsGiven: TypeAlias = "Mapping[str, Any] | Sequence[str]"
 
 def from_file(
     path: str | Path | Sequence[str | Path],
-    catalog: Catalog | Data | str | Path | None = None,
+    catalog: Catalog | Data | Rows | str | Path | None = None,
     *,
     out: str | Path | None = None,
     kind: str | None = None,
@@ -65,8 +67,8 @@ def from_file(
 
     Args:
         path: a file, a folder or a pattern, or several.
-        catalog: the items; or the name or folder of a dataset, or a file of items. None = the items in the files, such
-            as documents, skills or a list of tools.
+        catalog: the items; or what `ctxbench.catalog` takes, such as an agent file, a list of tools, or the name or
+            folder of a dataset. None = the items in the files, such as documents, skills or a list of tools.
         out: the folder to write to; an earlier import there is replaced unless somebody has labelled it. None = the
             dataset is in memory alone.
         kind: the kind of the files (`datasets/kinds.md` lists all); None = recognised by content.
@@ -88,14 +90,12 @@ def from_file(
         >>> ctxbench.from_file(log, ctxbench.catalog([{"name": "area"}, {"name": "mail"}])).labels["item"].tolist()
         ['tool:area']
     """
-    scopes: Mapping[str, tuple[ItemKey, ...]] = {}
-    if isinstance(catalog, Data):
-        items: Catalog | None = catalog.dataset.current_catalog
-        scopes = catalog.dataset.scopes
-    elif catalog is None or isinstance(catalog, Catalog):
-        items = catalog
+    if isinstance(catalog, str | Path):
+        items: Catalog | None = open_items(str(catalog))
+        scopes: Mapping[str, tuple[ItemKey, ...]] = scopes_of(dataset_folder(str(catalog)))
     else:
-        items, scopes = open_items(str(catalog)), scopes_of(dataset_folder(str(catalog)))
+        items = None if catalog is None else catalog_of(catalog)
+        scopes = catalog.dataset.scopes if isinstance(catalog, Data) else {}
     paths = [Path(file) for file in ([path] if isinstance(path, str | Path) else path)]
     settings = import_options(kind=kind, names=names or {}, folder=None if out is None else Path(out), **options)
     plan = plan_import(paths, kind=kind, has_catalog=items is not None, command="", names=names or {})

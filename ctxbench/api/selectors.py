@@ -38,6 +38,7 @@ from ctxbench.selectors.definitions import (
     find_definition,
     pipeline_of,
     pipeline_spec,
+    read_presets,
     refuse_time_of_tree,
     selector_of_tree,
     shipped_spec,
@@ -515,7 +516,7 @@ def selector_spec(name: str, selector: Any) -> SelectorSpec:
     """
     if isinstance(selector, str):
         return shipped_spec(selector, name=name)
-    if isinstance(selector, Mapping) and "selector" in selector:
+    if isinstance(selector, Mapping) and selector.keys() & {"selector", "presets"}:
         return _defined(name, selector)
     if isinstance(selector, Step | ExternalRun):
         selector = {"retrieve": selector}
@@ -558,10 +559,11 @@ def _identified_anew(step: Step) -> Step:
 
 
 def _defined(name: str, entry: Mapping[str, Any]) -> SelectorSpec:
-    """A shipped selector with values of its parameters, as an experiment writes it."""
-    keys = ("selector", "preset", "set")
+    """A selector by name, or a tuned preset by its file, with values of its parameters, as an experiment writes it."""
+    kind = "presets" if "presets" in entry else "selector"
+    keys = (kind, "preset", "set")
     unknown, values = "".join([str(key) for key in entry if key not in keys][:1]), entry.get("set", {})
-    are_names = all(isinstance(entry.get(key, ""), str) for key in keys[:2])
+    are_names = all(isinstance(entry.get(key, ""), str | Path) for key in keys[:2])
     raise_first(
         (
             not entry.keys() <= set(keys),
@@ -569,9 +571,15 @@ def _defined(name: str, entry: Mapping[str, Any]) -> SelectorSpec:
         ),
         (not (isinstance(values, Mapping) and are_names), Message("api.selector-fields", name=name)),
     )
+    preset = entry.get("preset")
+    if kind == "presets":
+        file = read_presets(Path(entry["presets"]))
+        raise_first((preset is None, Message("api.preset-missing", file=file.path, names=[*file.presets])))
+        definition = file.definition(str(preset))
+        return dataclasses.replace(definition_spec(name, definition, definition.values(preset, values)), shipped="")
     if entry["selector"] == ORACLE and len(entry) == 1:
         return shipped_spec(ORACLE, name=name)
-    definition, preset = find_definition(entry["selector"], entry.get("preset"))
+    definition, preset = find_definition(str(entry["selector"]), preset)
     return definition_spec(name, definition, definition.values(preset, values))
 
 
@@ -662,11 +670,11 @@ def select(
 
     Args:
         text: the request.
-        items: what it chooses from: a catalog, a dataset or its name or folder, or what `catalog` takes, such as a list
-            of dicts, a frame or a git repository.
-        selector: a shipped selector, such as `learned/normal`, the path of a definition, a pipeline, a step, a preset,
-            or a mapping of these as for `evaluate`; None = `learned`, for a repository `codebase`, or with `topK`,
-            `topN` or `includeScore` the specification's search, `semantic`.
+        items: what it chooses from: a catalog, a dataset, or what `catalog` takes, such as the path of an agent file or
+            of a list of tools, the name of a dataset, a list of dicts, a frame or a git repository.
+        selector: a shipped selector, such as `learned/normal`, the path of a definition or an agent file, a pipeline, a
+            step, a preset, or a mapping of these as for `evaluate`; None = `learned`, for a repository `codebase`, or
+            with `topK`, `topN` or `includeScore` the specification's search, `semantic`.
         history: the messages before, as (role, content), or as dicts with both.
         tool_results: what tools have answered, as (tool name, text), for selectors that search with it.
         user, workspace: whose request it is: it sees their items and everybody's.

@@ -384,8 +384,29 @@ def read_tool_list(
         InputError: it is not UTF-8 or not JSON, no list of tools, a definition is wrong, or a name occurs twice on
             one server (with both lines); all faults at once.
     """
-    path = Path(path)
-    data, lines = _read(path)
+    data, lines = _read(Path(path))
+    return tools_part(data, Path(path), lines, server=server, names=names)
+
+
+def tools_part(
+    data: Any,
+    path: Path,
+    lines: Callable[[], Mapping[YamlPath, int]] = dict,
+    *,
+    server: str | None = None,
+    names: Mapping[str, str] | None = None,
+) -> SnapshotPart:
+    """The tools of a JSON value, as `read_tool_list` reads that of a file.
+
+    Args:
+        data: the value.
+        path: of the file that it is from.
+        lines: gives the lines of the file by path.
+        server, names: as for `read_tool_list`.
+
+    Raises:
+        InputError: as of `read_tool_list`.
+    """
     reader = _ToolListReader(path, names or {}, lines)
     for entry in reader.entries(data, (), _Server(server)):
         reader.read(*entry)

@@ -15,10 +15,9 @@ from typing import Any
 
 from ctxbench.catalogs.agent_file import is_agent_file
 from ctxbench.catalogs.git_history import GitRepository
-from ctxbench.catalogs.tool_lists import OTHER_NAMES, read_field_names
+from ctxbench.catalogs.tool_lists import read_field_names
 from ctxbench.cli.capture import keep_parts
 from ctxbench.cli.common import dataset_inputs, print_json, print_result
-from ctxbench.cli.select import find_catalog
 from ctxbench.datasets import lookup
 from ctxbench.datasets.dataset import Dataset, name_fault, name_of_path
 from ctxbench.datasets.files import create_dataset, read_dataset, validate as faults_of, write_dataset
@@ -33,10 +32,11 @@ from ctxbench.io.errors import Fault, InputError, ParameterError, UnknownNameErr
 from ctxbench.io.files import write_atomic
 from ctxbench.io.rows import read_run
 from ctxbench.io.workers import OptionalPool, Workers
-from ctxbench.labelling import judgment_files, published, record_files
-from ctxbench.labelling.conversion import FIELD_NAMES, ImportSettings, read_grades
+from ctxbench.labelling import judgment_files, published
+from ctxbench.labelling.conversion import ImportSettings, read_grades
 from ctxbench.labelling.git_history import HistorySettings, grown_history, history_dataset
 from ctxbench.labelling.import_files import (
+    MAPPED_FIELDS,
     TRACES,
     Imported,
     ImportOptions,
@@ -403,7 +403,7 @@ class ImportRequest:
             raise ParameterError("--redact and --no-redact exclude each other; leave one out")
         return ImportOptions(
             kind=self.kind,
-            names=read_field_names(self.names, allowed=_MAPPED, of="a file") if self.names else {},
+            names=read_field_names(self.names, allowed=MAPPED_FIELDS, of="a file") if self.names else {},
             settings=ImportSettings(
                 name=self.name,
                 version=self.version,
@@ -448,7 +448,6 @@ class ImportRequest:
 _OF_DATASETS = ("out", "source", "own_files")  # the options for a public dataset
 _OF_RUNS = ("out", "dataset", "keep")
 _FLAGS = {"names": "map", "item_type": "type", "source": "from", "own_files": "own"}
-_MAPPED = tuple(dict.fromkeys((*record_files.MAPPED, *OTHER_NAMES, *FIELD_NAMES)))
 _FAMILIES = {
     LOG: "logs",
     EVALS: "evals",
@@ -508,7 +507,7 @@ def _check_first(request: ImportRequest) -> None:
 def _import_paths(request: ImportRequest, *, as_json: bool) -> int:
     options, out = request.options(), request.out
     options = replace(options, folder=out)
-    catalog = None if request.catalog is None else open_items(request.catalog, find_catalog)
+    catalog = None if request.catalog is None else open_items(request.catalog)
     scopes = {} if request.catalog is None else scopes_of(dataset_folder(request.catalog))
     files = [Path(path) for path in request.paths]
     plan = plan_import(

@@ -25,7 +25,6 @@ from ctxbench.cli.select import (
     SelectRequest,
     answer_of,
     catalog_and_selector,
-    find_catalog,
     parse_values,
     prepare_request,
     ready_selectors,
@@ -33,6 +32,7 @@ from ctxbench.cli.select import (
 from ctxbench.datasets.dataset import name_of_path
 from ctxbench.datasets.files import create_dataset
 from ctxbench.datasets.layout import EXPOSURE, write_exposures
+from ctxbench.datasets.lookup import find_catalog
 from ctxbench.io.console import embedding_progress, progress, say, show_text
 from ctxbench.io.documents import dump_json, load_mapping, parse_json
 from ctxbench.io.errors import (

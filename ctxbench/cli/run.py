@@ -18,8 +18,8 @@ import numpy as np
 
 from ctxbench.catalogs.agent_file import is_agent_file
 from ctxbench.cli.common import dataset_inputs, print_json, print_result, selector_inputs
-from ctxbench.cli.select import find_catalog
 from ctxbench.datasets.dataset import Dataset
+from ctxbench.datasets.lookup import find_catalog, unread_agents
 from ctxbench.evaluation import latency, runner
 from ctxbench.evaluation.experiment import Experiment, examine, failures_told, machine, scoring
 from ctxbench.evaluation.inputs import Prepared, datasets_of_run, prepare
@@ -115,6 +115,9 @@ def run_experiment(
         if not (faults and set(selectors) - named):  # else one that is named may be among what cannot be read
             experiment = _part_of(experiment, selectors, limit)
         prepared = prepare(experiment, faults=faults, notify=bar.say)
+        agents = [spec.agent for spec in experiment.selectors if spec.agent is not None]
+        for text in unread_agents(experiment.datasets, experiment.base, agents):
+            bar.say(f"notice: {text}")
     name = f"{experiment.name}-part" if selectors or limit is not None else experiment.name
     _run(prepared, out or Path("runs") / name, workers=workers, fresh=fresh, targets=targets)
 

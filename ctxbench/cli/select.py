@@ -10,16 +10,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ctxbench.catalogs.agent_file import is_agent_file, open_catalog, read_agent
+from ctxbench.catalogs.agent_file import is_agent_file, read_agent
 from ctxbench.cli.common import print_json
-from ctxbench.datasets.layout import agent_of
-from ctxbench.io.console import embedding_progress, progress, say
+from ctxbench.datasets.lookup import find_catalog
+from ctxbench.io.console import embedding_progress, say
 from ctxbench.io.documents import dump_json, parse_json, values_with_lines
 from ctxbench.io.errors import (
     Fault,
     InputError,
     ParameterError,
-    StorageError,
     UnknownNameError,
     count,
     first_few,
@@ -595,26 +594,6 @@ def catalog_and_selector(
     if catalog is None:
         raise ParameterError("name the items to choose from: --catalog FOLDER, or --agent FILE")
     return catalog, selector
-
-
-def find_catalog(name: str) -> Catalog:
-    """A catalog from a file (an agent file among them), a folder, or by the name of a dataset, imported if it can be.
-
-    Raises:
-        StorageError: there is none, or its source is not installed.
-        InputError: it is faulty.
-    """
-    try:
-        return open_catalog(name)
-    except StorageError:
-        from ctxbench.datasets.lookup import importers, open_dataset
-
-        if (agent := agent_of(Path(name))) is not None:
-            return open_catalog(agent)
-        if name not in importers() or Path(name).exists():
-            raise
-        with progress() as bar:
-            return open_dataset(name, notify=bar.say).catalog
 
 
 def parse_values(pairs: Sequence[str]) -> dict[str, Value]:

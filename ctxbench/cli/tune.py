@@ -16,9 +16,8 @@ import numpy as np
 from ctxbench.catalogs.agent_file import is_agent_file, own_kind, read_agent
 from ctxbench.cli.common import dataset_inputs, print_result, selector_inputs
 from ctxbench.cli.init import EXPERIMENT
-from ctxbench.cli.select import find_catalog
 from ctxbench.datasets.layout import agent_of
-from ctxbench.datasets.lookup import open_dataset
+from ctxbench.datasets.lookup import find_catalog, open_dataset
 from ctxbench.evaluation.experiment import versions
 from ctxbench.evaluation.run_folder import comparison_dict, estimate_dict, finite
 from ctxbench.evaluation.statistics import Estimate

@@ -5,18 +5,21 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Protocol, Self
 
+from ctxbench.catalogs.agent_file import open_catalog, read_agent
+from ctxbench.catalogs.snapshots import read_catalog
 from ctxbench.datasets.dataset import Dataset, name_fault
 from ctxbench.datasets.files import read_dataset, write_files
-from ctxbench.datasets.layout import CARD, near_folder, own_files, read_card
+from ctxbench.datasets.layout import CARD, agent_of, near_folder, own_files, read_card
 from ctxbench.datasets.queries import DatasetQuery, Label
 from ctxbench.io.cache import altered, is_sealed, seal_folder
-from ctxbench.io.console import Notify, nothing_said
+from ctxbench.io.console import Notify, nothing_said, progress
 from ctxbench.io.documents import load_yaml, parse_json, values_with_lines
 from ctxbench.io.errors import (
     Fault,
@@ -465,6 +468,24 @@ def open_dataset(
     return _import(text, importer, notify)
 
 
+def find_catalog(name: str) -> Catalog:
+    """A catalog from a file (an agent file among them), a folder, or by the name of a dataset, imported if it can be.
+
+    Raises:
+        StorageError: there is none, or its source is not installed.
+        InputError: it is faulty.
+    """
+    try:
+        return open_catalog(name)
+    except StorageError:
+        if (agent := agent_of(Path(name))) is not None:
+            return open_catalog(agent)
+        if name not in importers() or Path(name).exists():
+            raise
+        with progress() as bar:
+            return open_dataset(name, notify=bar.say).catalog
+
+
 def import_dataset(name: str, *, source: Path | None = None, notify: Notify = nothing_said) -> Dataset:
     """Import a dataset into the cache, and replace the cached one; if that cannot be written, only return it.
 
@@ -609,3 +630,28 @@ def changed_sources(names: Iterable[str], base: Path) -> Iterator[str]:
                         yield Message("datasets.source-changed", file=Path(path).name)
         except UserError:
             continue  # what cannot be read is said where it is needed
+
+
+def unread_agents(names: Iterable[str], base: Path, agents: Iterable[Path]) -> Iterator[str]:
+    """A sentence for each agent file whose items differ from those that datasets have of their own.
+
+    Args:
+        names: of datasets, as an experiment names them. Those over an agent file, and those without an item of the
+            agent, such as public ones, are left out.
+        base: what a relative folder is relative to.
+        agents: the agent files whose selectors are asked.
+    """
+    folders = {name: folder for name in names if (folder := user_folder(name, base)) and agent_of(folder) is None}
+    for path in dict.fromkeys(agents):
+        differing = []
+        for name, folder in folders.items():
+            with suppress(UserError):  # what cannot be read is said where it is needed
+                own, current = _texts(read_catalog(folder)), _texts(read_agent(path).catalog())
+                differing += [name] if own != current and own.keys() & current.keys() else []
+        if differing:
+            yield Message("datasets.agent-unread", datasets=differing, agent=path)
+
+
+def _texts(catalog: Catalog) -> dict[str, tuple[Any, ...]]:
+    """What a search and a prompt read of each item, by id."""
+    return {item.id: (item.title, item.description, item.text, item.schema) for item in catalog}

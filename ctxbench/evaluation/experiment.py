@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar, cast
 
 from pydantic import AfterValidator, Field, ValidationInfo
 
+from ctxbench.catalogs.agent_file import is_agent_file
 from ctxbench.io.documents import YamlPath, line_of, load_mapping
 from ctxbench.io.errors import Fault, Message, ParameterError, UserError, suggest
 from ctxbench.io.rows import YamlForm, is_file_name
@@ -373,6 +374,8 @@ class _SelectorReader(YamlForm):
         entry = {"selector": entry} if isinstance(entry, str) else entry
         if not (specs := self._selector(entry, where)) and isinstance(entry, Mapping):
             self.faulty.append(_named(entry))
+        if specs and "selector" in entry and is_agent_file(path := self.base / entry["selector"]):
+            return [replace(spec, agent=path) for spec in specs]
         return specs
 
     def _selector(self, entry: Any, where: YamlPath) -> list[SelectorSpec]:

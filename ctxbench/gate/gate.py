@@ -14,7 +14,7 @@ from ctxbench.catalogs.agent_file import read_agent
 from ctxbench.catalogs.mcp_config import CapturedServer
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.layout import agent_of
-from ctxbench.datasets.lookup import changed_sources, user_folder
+from ctxbench.datasets.lookup import changed_sources, unread_agents, user_folder
 from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.gate.baseline import (
     AcceptedBaseline,
@@ -431,6 +431,7 @@ def check_gate(
         settings = replace(file.settings, pins=(*file.settings.pins, *lost), allow_removed=allow_removed)
         baseline = str(file.baseline)
         result = check(pairing, settings, name=str(path), base=baseline, head="this run", baseline=baseline)
+        unread = tuple(_unread_agents(file))
         servers = {
             name: _captured_servers(text, file, server_errors or {}) for name, text in answers.references.items()
         }
@@ -442,6 +443,8 @@ def check_gate(
             ),
             loosened=(*loosened, *loosened_pins(lost)),
             replacement=None if head is None else find_replacement(file, head, bases),
+            notices=(*result.notices, *unread),
+            unjudged=(*result.unjudged, *unread),
         )
         former, edited = _changed_items(pairing.pairs)
         return GateCheck(
@@ -454,6 +457,13 @@ def check_gate(
             former=former,
             edited=edited,
         )
+
+
+def _unread_agents(file: GateFile) -> Iterator[str]:
+    """The agent files that are selectors, and whose edited items no dataset reads, a sentence each."""
+    experiment = file.experiment
+    agents = [spec.agent for spec in experiment.selectors if spec.agent is not None]
+    return unread_agents(experiment.datasets, experiment.base, agents)
 
 
 def _captured_servers(

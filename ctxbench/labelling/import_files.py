@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -10,18 +10,19 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from ctxbench.catalogs.agent_file import open_catalog
 from ctxbench.catalogs.instructions import is_instructions
 from ctxbench.catalogs.snapshots import SnapshotPart, refuse_other
-from ctxbench.catalogs.tool_lists import listed_tools
+from ctxbench.catalogs.tool_lists import OTHER_NAMES, listed_tools
 from ctxbench.datasets.dataset import Dataset, name_of_path
 from ctxbench.datasets.files import create_dataset
 from ctxbench.datasets.layout import Exposure, write_known_items
+from ctxbench.datasets.lookup import find_catalog
 from ctxbench.io.console import ProgressListener, silent
-from ctxbench.io.errors import Fault, InputError, Message, ParameterError, UserError, check_choice
-from ctxbench.labelling.conversion import AMBIGUOUS, NO_DOCUMENT, NO_QUERY, Conversion, ImportSettings
+from ctxbench.io.errors import Fault, InputError, Message, ParameterError, UserError, check_choice, suggest
+from ctxbench.labelling.conversion import AMBIGUOUS, FIELD_NAMES, NO_DOCUMENT, NO_QUERY, Conversion, ImportSettings
 from ctxbench.labelling.evals import NOWHERE, SEVERAL_PLACES, import_evals
 from ctxbench.labelling.judgment_files import import_collection, read_catalog_files
+from ctxbench.labelling.record_files import MAPPED
 from ctxbench.labelling.sources import (
     CATALOG,
     COLLECTION,
@@ -44,11 +45,15 @@ from ctxbench.labelling.trace_import import (
     refuse_overwriting,
     write_import as write_traces,
 )
+from ctxbench.labelling.trace_turns import LOG_FIELDS
 from ctxbench.model.arrays import Grade
 from ctxbench.model.items import Catalog, ItemKey
 
 GOLDEN = "golden"
 """The kind of hand-written evals, under any field names."""
+_OF_OTHERS = (*MAPPED, *OTHER_NAMES, *FIELD_NAMES)
+MAPPED_FIELDS = tuple(dict.fromkeys((*_OF_OTHERS, *LOG_FIELDS)))
+"""The fields that may be mapped, of files of all kinds."""
 TRACES = "traces"
 """The name for logs of any kind, each document read by its own form."""
 INSTRUCTIONS = ("skills", "rules")
@@ -279,23 +284,34 @@ def _unknown(path: Path, first: Any, faults: Sequence[Fault], command: str) -> S
     )
 
 
-def open_items(name: str, open_name: Callable[[str], Catalog] = open_catalog) -> Catalog:
+def open_items(name: str) -> Catalog:
     """Open a catalog; also a list of tools or documents, or a folder of skills and rules.
 
     Args:
-        name: as of `open_catalog`, or a path.
-        open_name: opens a catalog by its name.
+        name: as of `find_catalog`, or a path.
 
     Raises:
-        UserError: it is none of these; the error of `open_name`.
+        UserError: it is none of these; the error of `find_catalog`.
     """
     try:
-        return open_name(name)
+        return find_catalog(name)
     except UserError:
-        with suppress(UserError):
-            if items := [item for part in import_files([Path(name)]).parts for item in part.items]:
-                return Catalog(items)
+        if catalog := imported_items(Path(name)):
+            return catalog
         raise
+
+
+def imported_items(path: Path) -> Catalog | None:
+    """The items of a list of tools or documents, or of a folder of skills and rules; None where it is none of these.
+
+    Raises:
+        UserError: it is one, and is faulty.
+    """
+    try:
+        plan = plan_import([path])
+    except UserError:
+        return None
+    return Catalog(item for part in import_files(plan).parts for item in part.items) if plan.family == CATALOG else None
 
 
 def import_files(
@@ -329,6 +345,7 @@ def import_files(
             plan, kind=options.kind, has_catalog=catalog is not None, command=command, names=options.names
         )
     items = plan.of_family(CATALOG)
+    _check_names(plan, options.names)
     if plan.family == CATALOG:
         return Imported(plan=plan, parts=read_catalog_files(items, plan.kinds, options))
     settings = options.settings
@@ -365,6 +382,7 @@ def import_files(
             scopes=scopes or {},
             renames=options.renames,
             kind="" if options.kind in (None, TRACES) else options.kind,
+            fields={name: theirs for name, theirs in options.names.items() if name in LOG_FIELDS},
         ),
         TraceSettings(
             name=settings.name or "traces",
@@ -376,6 +394,23 @@ def import_files(
         progress=progress,
     )
     return Imported(plan=plan, dataset=traces.dataset, exposures=traces.exposures, report=traces)
+
+
+def _check_names(plan: ImportPlan, names: Mapping[str, str]) -> None:
+    """Check that mapped fields are those of the files.
+
+    Raises:
+        ParameterError: one is not.
+    """
+    allowed, files = _OF_OTHERS, "these files"
+    if plan.family == LOG:
+        allowed, files = (*LOG_FIELDS, *(OTHER_NAMES if plan.of_family(CATALOG) else ())), "a log"
+    for name, theirs in names.items():
+        if name not in allowed:
+            hint = (
+                f"; did you mean {theirs}={name}?" if theirs in allowed else suggest(name, allowed, most=len(allowed))
+            )
+            raise ParameterError(Message("labelling.mapped-field", name=name, files=files, hint=hint))
 
 
 def import_options(**options: Any) -> ImportOptions:

@@ -22,6 +22,7 @@ from itertools import chain
 from pathlib import Path
 from types import FrameType
 
+from ctxbench.catalogs.tool_lists import mapped, renamed
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.files import copy_other_files, refuse_loss, write_files
 from ctxbench.datasets.layout import CARD, EXPOSURE, Exposure, own_files, read_card, write_exposures
@@ -51,7 +52,8 @@ class LogFiles:
     def __init__(self, source: TraceSource, *, history: int) -> None:
         self.findings = LogFindings()
         self.names = NameResolver(source.catalog, source.renames)
-        self._paths, self._kind = source.logs, source.kind
+        self._paths, self._kind, self._fields = source.logs, source.kind, source.fields
+        self._mapped: set[str] = set()  # the fields of `_fields` that a document had
         self._rows = LogReader(self.findings, history=history)
         self._sessions = SessionReader(SessionNames(source.catalog, self.names), self.findings)
         self._turns: list[Record] = []
@@ -71,6 +73,7 @@ class LogFiles:
         Raises:
             StorageError: a file is missing or cannot be read.
             InputError: more than half of the documents are wrong: the first faults.
+            ParameterError: no document has a mapped field.
         """
         sizes = [path.stat().st_size if path.is_file() else 0 for path in self._paths]
         counts, faults = self.findings.counts, self.findings.faults
@@ -83,6 +86,11 @@ class LogFiles:
         n_wrong, n_readable = counts["lines_unreadable"], counts["lines"] - counts["lines_unreadable"]
         if faults and n_wrong > n_readable:
             raise _unreadable(faults, f"traces: {n_wrong} lines cannot be read, {n_readable} can")
+        for name in self._fields.keys() - self._mapped:
+            files = ", ".join(map(str, self._paths))
+            raise ParameterError(
+                Message("labelling.mapped-field-missing", files=files, name=self._fields[name], field=name)
+            )
 
     def _read_file(self, path: Path, progress: ProgressListener, before: int, total: int) -> Iterator[None]:
         values = [document.value for document in sample(path)]
@@ -118,7 +126,11 @@ class LogFiles:
             counts["lines_twice"] += 1
             return True
         self._hashes.add(digest)
-        return self._rows.read(document.value, counts["lines"], at)
+        value = document.value
+        if self._fields and isinstance(value, dict):
+            self._mapped.update(mapped(value, self._fields))
+            value = renamed(value, self._fields)
+        return self._rows.read(value, counts["lines"], at)
 
 
 def _unreadable(faults: Sequence[Fault], subject: str) -> InputError:
@@ -187,6 +199,7 @@ class TraceSource:
         scopes: named sets of items, for the field `scope`.
         renames: from ids in the logs to ids in the catalog.
         kind: the name of an import kind; empty to recognise sessions by their content.
+        fields: what turns and requests call `LOG_FIELDS`, by field.
     """
 
     logs: tuple[Path, ...]
@@ -194,6 +207,7 @@ class TraceSource:
     scopes: Mapping[str, tuple[ItemKey, ...]] = field(default_factory=dict)
     renames: Mapping[ItemKey, ItemKey] = field(default_factory=dict)
     kind: str = ""
+    fields: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.logs:
@@ -282,7 +296,7 @@ def _read_logs(source: TraceSource, settings: TraceSettings, progress: ProgressL
     code = sorted(Path(__file__).parent.glob("*.py"))  # another version reads otherwise
     files = [(path.resolve(), path.stat()) for path in (*code, *source.logs) if path.exists()]
     versions = [(path, stat.st_size, stat.st_mtime_ns, stat.st_ino) for path, stat in files]
-    key = repr((versions, source.catalog.hash, sorted(source.renames.items()), source.kind, settings))
+    key = repr((versions, source.catalog.hash, sorted(source.renames.items()), source.kind, source.fields, settings))
     stored = cache_dir() / "imports" / f"{blake2b(key.encode(), digest_size=16).hexdigest()}.pickle"
     for state in stored.parent.glob("*"):
         with suppress(OSError):

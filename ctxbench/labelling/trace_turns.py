@@ -54,6 +54,9 @@ TURN_FIELDS = (
 )
 
 
+LOG_FIELDS = ("conversation", "time", "user", "workspace", "turn")  # that may be mapped
+
+
 def meant_field(name: str) -> str:
     """A suggestion for a field whose name is close to the name of a field of a turn; empty if there is none."""
     close = [] if name in TURN_FIELDS else get_close_matches(name.lower(), TURN_FIELDS, n=1, cutoff=0.7)

@@ -87,7 +87,7 @@ def open_setup(setup: Setup, root: Path) -> OpenSetup:
             "nothing says which catalog to select from: set ctxbench_catalog (a file, folder or dataset's name) or "
             "ctxbench_gate (a gate file) in the ini options of pytest, or override the fixture ctxbench_setup"
         )
-    from ctxbench.cli.select import find_catalog
+    from ctxbench.datasets.lookup import find_catalog
     from ctxbench.pytest_plugin import explanations
     from ctxbench.selectors.definitions import agent_own_spec
     from ctxbench.selectors.selector import PipelineSelector

@@ -522,7 +522,7 @@ def _unasked_text(selectors: Sequence[SelectorCheck]) -> str:
 
 
 def other_verdicts(check: Check) -> str:
-    """What a short report tells besides its first line: other verdicts, a new baseline, minimums that judge nothing."""
+    """What a short report tells besides its first line: other verdicts, a new baseline, what is not judged."""
     further = [selector for selector in ranked_selectors(check)[1:] if selector.verdict is not Verdict.SAME]
     names = group_pairs((selector.verdict, selector_name(selector)) for selector in further)
     clauses = [f"{verdict}: {first_few(titles, _NAMED_IDS_BRIEFLY)}" for verdict, titles in names.items()]

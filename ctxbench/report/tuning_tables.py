@@ -10,12 +10,13 @@ from dataclasses import replace
 from ctxbench.datasets.queries import group_pairs
 from ctxbench.evaluation.metrics import GroupMean, Metric, parse_metric
 from ctxbench.evaluation.statistics import Comparison, Estimate, Interval
-from ctxbench.io.errors import count
+from ctxbench.io.errors import Message, count
 from ctxbench.report import document
 from ctxbench.report.document import Cell, Table, printable
 from ctxbench.selectors.selector import Value, value_text
 from ctxbench.tuning.policy import Policy
 from ctxbench.tuning.results import (
+    AS_RETURNED,
     DEFAULTS,
     EVERYTHING,
     FIXED,
@@ -207,6 +208,9 @@ def terms(tuning: Tuning) -> str:
         "What a selector of yours offers by its own cut is not compared.": any(
             dataset.default.name.endswith(OF_ITS_RANKING) for dataset in tuning.datasets if dataset.default
         ),
+        Message("tuning.base-without-ranking"): any(
+            dataset.default.name.endswith(AS_RETURNED) for dataset in tuning.datasets if dataset.default
+        ),
     }
     return " ".join(sentence for sentence, applies in sentences.items() if applies)
 
@@ -218,6 +222,8 @@ def _base_text(name: str) -> str:
     if name.endswith(OF_ITS_RANKING):
         selector, _, first = name.removesuffix(OF_ITS_RANKING).rpartition(", ")
         return f"the {first} that {selector} ranks"
+    if name.endswith(AS_RETURNED):
+        return f"all that {name.removesuffix(AS_RETURNED)} returns"
     return f"{name.removesuffix(WITH_DEFAULTS)} with its defaults" if name.endswith(WITH_DEFAULTS) else name
 
 

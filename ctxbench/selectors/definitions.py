@@ -570,6 +570,7 @@ class SelectorSpec:
         external: True for a selector of the user's.
         line: its line in the file, 1-based; 0 = in none.
         pipeline: of a selector that is one, else None.
+        agent: the agent file that names it; None for one that is named otherwise.
         shipped: of an agent whose file names none of the user's, the shipped selector that it is, such as
             `learned/normal`; empty for others.
     """
@@ -584,6 +585,7 @@ class SelectorSpec:
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
     shipped: str = ""
     pipeline: Pipeline | None = None
+    agent: Path | None = None
 
 
 def shipped_spec(selector: str, *, name: str) -> SelectorSpec:

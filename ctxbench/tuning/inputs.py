@@ -250,8 +250,7 @@ def _unreachable_reason(policy: Policy, optima: Mapping[str, Optimum]) -> str:
                 values = {"limit": limit.text, "value": four_digits(best[0]), "setting": best[1]}
                 if not with_others:
                     return Message("tuning.limit-out-of-reach", **values)
-                rest = [compared.text for compared in limits if compared.from_policy and compared != limit]
-                rest += ["the limits of every policy"] * (len(limits) > len(policy.constraints))
+                rest = [compared.text for compared in limits if compared != limit]
                 return Message("tuning.limits-out-of-reach", **values, rest=rest)
     return Message("tuning.no-better-setting", objective=policy.objective, limits=[limit.text for limit in limits])
 

@@ -37,6 +37,7 @@ TUNED = "tuned"  # a tuned setting that a shipped preset beats
 LEARNED_NORMAL = "learned/normal"  # the default of those who tune nothing
 # names of the base: behind the selector's name, or in place of it
 SPEC_DEFAULTS, WITH_DEFAULTS, OF_ITS_RANKING = "specification's defaults", ", defaults", " of its ranking"
+AS_RETURNED = ", all that it returns"  # of a function whose answers have no ranking
 # names of traces, behind the selector's name; the front of a selector that is not tuned has its shipped presets
 FRONT, PRESETS, FIRST_ITEMS = ": front", ": presets", ": first n"
 Status: TypeAlias = Literal["holds", "holds within 2 points", "open", "missed", "too few to say"]

@@ -60,6 +60,7 @@ from ctxbench.tuning.measures import COMPLETENESS, TOKENS, Measure
 from ctxbench.tuning.policy import Constraint, Limit, Policy, PolicyFile, Ties, mean_gain, reach_ratio
 from ctxbench.tuning.rankings import MeasuredRankings, Sweep, run_sweeps, seconds_of
 from ctxbench.tuning.results import (
+    AS_RETURNED,
     COMPLETE,
     DEFAULTS,
     OF_ITS_RANKING,
@@ -221,11 +222,13 @@ class DatasetTuner:
 
     @cached_property
     def defaults(self) -> SettingValues:
-        """The base with its defaults. Of an external selector these are the first items of its ranking."""
+        """The base with its defaults. Of an external selector: the first items of its ranking, or all without one."""
         base = self._base
         if not base.entry.set and not base.start and base.source == "semantic":
             name = SPEC_DEFAULTS
-        elif base.answers is not None and not base.answers.lists:
+        elif base.answers is not None and base.answers.lists:
+            name = f"{base.name}{AS_RETURNED}"
+        elif base.answers is not None:
             name = f"{base.name}, first {base.values()['topN']}{OF_ITS_RANKING}"
         else:
             name = f"{base.name}{WITH_DEFAULTS}"

@@ -121,7 +121,7 @@ def test_one_name_of_two_items_is_told_apart_by_the_id():
     ]
 
 
-@pytest.mark.parametrize("rows", ["area", {"name": "area"}, 3, ["area"]])
+@pytest.mark.parametrize("rows", [{"name": "area"}, 3, ["area"]])
 def test_what_is_no_table_is_refused(rows):
     with pytest.raises(ParameterError, match="must be a"):
         ctxbench.catalog(rows)

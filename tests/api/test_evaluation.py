@@ -382,6 +382,24 @@ def test_the_page_on_python_runs(tmp_path):
     assert verdicts["words"] == "worse"
 
 
+def test_the_page_on_python_counts_what_is_missed_by_item(tmp_path):
+    needed = {"area": ["area", "mail"], "root": ["root", "mail"], "mail": ["mail"]}
+    queries = [{"query": name, "text": name} for name in needed]
+    labels = [{"query": query, "item": item} for query, items in needed.items() for item in items]
+    ctxbench.dataset([{"name": name} for name in needed], queries, labels).save(tmp_path / "mine")
+    shown = page_code("What is missed most")
+    for old, new in (
+        ('split="test"', 'embedder="hashing", counter="chars/4"'),
+        ('"bfcl-simple"', repr(str(tmp_path / "mine"))),
+        ('"semantic/spec"', '{"selector": "bm25", "set": {"n": 1}}'),
+    ):
+        assert old in shown
+        shown = shown.replace(old, new)
+    exec(shown, names := {})
+    assert names["missed"]["item"].value_counts().to_dict() == {"tool:mail": 2}
+    assert names["missed"]["query"].tolist() == ["area", "root"]
+
+
 def test_the_frames_of_the_page_on_python_run():
     blocks = (ROOT / "experiments" / "guide" / "python.md").read_text("utf-8").split("```python\n")[1:]
     (shown,) = [block.split("```")[0] for block in blocks if "qrels = " in block]

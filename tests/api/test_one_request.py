@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
 import pandas as pd
 import pytest
 
 import ctxbench
-from ctxbench.io.errors import ParameterError, SelectorError
+from ctxbench.datasets.lookup import find_catalog
+from ctxbench.io.errors import InputError, ParameterError, SelectorError, UserError
+from ctxbench.selectors.definition import TunedPreset, definition_hash, parameter_texts
+from ctxbench.selectors.definitions import definition, write_presets
 from tests.checkout import written
 
 HISTORY = (
@@ -71,7 +80,7 @@ def test_a_ranker_that_fails_says_so(ranker):
 def test_another_selector_may_be_asked_and_a_folder_that_is_nothing_says_so(tmp_path):
     root = written(tmp_path / "repo", HISTORY).root
     assert ctxbench.select("area", str(root), selector="bm25", n=1, counter="chars/4").ids == ["file:src%2Farea.py"]
-    with pytest.raises(ParameterError, match="git repository"):
+    with pytest.raises(UserError, match="git repository"):
         ctxbench.catalog(tmp_path / "absent")
 
 
@@ -97,3 +106,105 @@ def test_a_request_takes_the_selectors_that_evaluate_takes():
         ctxbench.select("area", TOOLS, selector=lambda request, items: [], counter="chars/4")
     with pytest.raises(ParameterError, match="got int"):
         ctxbench.select("area", TOOLS, selector=3, counter="chars/4")
+
+
+SCHEMA = {"type": "object", "properties": {"order": {"type": "string"}}}
+FORMS = {
+    "openai": lambda name: {
+        "type": "function",
+        "function": {"name": name, "description": f"{name}s", "parameters": SCHEMA},
+    },
+    "responses": lambda name: {"type": "function", "name": name, "description": f"{name}s", "parameters": SCHEMA},
+    "anthropic": lambda name: {"name": name, "description": f"{name}s", "input_schema": SCHEMA},
+    "mcp": lambda name: {"name": name, "description": f"{name}s", "inputSchema": SCHEMA},
+}
+
+
+@pytest.fixture
+def agent_folder(tmp_path, monkeypatch):
+    """A folder with a list of tools, an agent file over it, and skills."""
+    monkeypatch.chdir(tmp_path)
+    Path("tools.json").write_text(json.dumps([FORMS["openai"](name) for name in ("refund", "cancel", "mail")]))
+    Path("agent.yaml").write_text("sources: {tools: tools.json}\nselector: bm25\nsettings: {n: 1}\n")
+    Path("skills", "tea").mkdir(parents=True)
+    Path("skills", "tea", "SKILL.md").write_text("---\nname: tea\ndescription: Makes tea.\n---\nBoil water.\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_tools_in_the_form_of_a_model_are_a_catalog_as_a_list_and_as_a_file(form, agent_folder):
+    tools = [FORMS[form](name) for name in ("refund", "cancel")]
+    Path("listed.json").write_text(json.dumps({"tools": tools}))
+    for items in (tools, tuple(tools), "listed.json", Path("listed.json")):
+        catalog = ctxbench.catalog(items)
+        assert catalog.ids == ("tool:refund", "tool:cancel")
+        assert [item.schema for item in catalog] == [SCHEMA, SCHEMA]
+    log = {"text": "refund it", "offered": "*", "called": ["refund"]}
+    Path("log.jsonl").write_text(json.dumps(log))
+    assert ctxbench.from_file("log.jsonl", tools).labels["item"].tolist() == ["tool:refund"]
+
+
+def test_a_faulty_definition_is_named_in_a_list_and_in_a_file(agent_folder):
+    faulty = [*(FORMS["openai"](name) for name in ("refund", "cancel")), FORMS["openai"]("")]
+    Path("faulty.json").write_text(json.dumps(faulty))
+    for items in (faulty, "faulty.json"):
+        with pytest.raises(InputError) as raised:
+            ctxbench.catalog(items)
+        (fault,) = raised.value.faults
+        assert "name" in str(fault)
+
+
+def test_a_catalog_is_named_as_on_the_command_line(agent_folder):
+    command = [sys.executable, "-m", "ctxbench", "data", "import", "tools.json", "--out", "catalogs/mine"]
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    for name in ("agent.yaml", "tools.json", "catalogs/mine", "catalogs/mine/corpus.jsonl"):
+        assert set(ctxbench.catalog(name).ids) == {"tool:refund", "tool:cancel", "tool:mail"}
+        selected = ctxbench.select("refund", name, selector="agent.yaml", counter="chars/4")
+        assert selected.ids == ["tool:refund"]
+    assert ctxbench.catalog("skills").ids == ("skill:tea",)
+    assert ctxbench.catalog("catalogs/mine").ids == find_catalog("catalogs/mine").ids
+
+
+def write_tuned(path, **values):
+    """A presets file whose preset `normal` is bm25 with these values."""
+    base = definition("bm25")
+    preset = TunedPreset(
+        selector="bm25",
+        definition=definition_hash(base),
+        set=base.in_force(base.with_defaults(values)),
+        parameters=parameter_texts(base),
+    )
+    Path(path).parent.mkdir(exist_ok=True)
+    write_presets(Path(path), tuned={"dataset": "d"}, presets={"normal": preset}, test_split="")
+
+
+def test_a_tuned_preset_is_named_by_its_file(agent_folder):
+    write_tuned("tuned.yaml", n=2)
+    selector = {"presets": "tuned.yaml", "preset": "normal"}
+    tools = ctxbench.catalog("tools.json")
+    assert len(ctxbench.select("refund or cancel or mail", tools, selector=selector, counter="chars/4").ids) == 2
+    less = {**selector, "set": {"n": 1}}
+    assert len(ctxbench.select("refund or cancel or mail", tools, selector=less, counter="chars/4").ids) == 1
+    ds = ctxbench.dataset(tools, [{"query": "q", "text": "refund"}], [{"query": "q", "item": "refund"}])
+    res = ctxbench.evaluate(ds, {"tuned": selector}, embedder="hashing", counter="chars/4")
+    assert res.to_frame()["completeness"].tolist() == [1.0]
+    with pytest.raises(ParameterError, match="normal"):
+        ctxbench.select("refund", tools, selector={"presets": "tuned.yaml"}, counter="chars/4")
+    with pytest.raises(InputError, match=r"presets: tuned\.yaml, preset: normal"):
+        ctxbench.select("refund", tools, selector="tuned.yaml", counter="chars/4")
+
+
+def test_the_page_on_agents_in_python_runs(agent_folder, capsys):
+    page = (Path(__file__).parents[2] / "experiments" / "guide" / "embed.md").read_text("utf-8")
+    assert len(page.split()) <= 600
+    (agent,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    Path("agent.yaml").write_text(agent)
+    write_tuned("presets/evals.yaml", n=2)
+    names = {}
+    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        exec(block.replace("range(50)", "range(3)"), names)
+    by_name = {tool["function"]["name"]: tool for tool in json.loads(Path("tools.json").read_text())}
+    assert names["tools"] == [by_name["refund"]]
+    assert "first call" in capsys.readouterr().out
+    assert names["tools_or_all"]("mail") == [by_name["mail"]]
+    assert names["tools_or_all"](None) == list(by_name.values())

@@ -15,7 +15,7 @@ import pytest
 import ctxbench
 from ctxbench.api.plots import TuningPlots
 from ctxbench.io.documents import load_yaml
-from ctxbench.io.errors import InputError, ParameterError, UnknownNameError, UserError
+from ctxbench.io.errors import InputError, Message, ParameterError, UnknownNameError, UserError
 from ctxbench.tuning.inputs import open_tuning
 from ctxbench.tuning.policy import read_policies
 from ctxbench.tuning.preset_files import write_presets_of
@@ -340,6 +340,31 @@ def test_the_best_values_of_a_function_are_found(words, parameters, expected):
     base = tuned.to_frame().set_index("role").loc["defaults"]
     whole = ctxbench.evaluate(words, {"mine": third}, **CHEAP).to_frame()
     assert base["tokens"] == whole.loc["mine", "tokens"], "the base is the function as it is"
+
+
+@pytest.mark.parametrize(
+    ("answer", "base", "is_said"),
+    [
+        (lambda rows: [row["id"] for row in rows], "mine, all that it returns", True),
+        (lambda rows: rows, "mine, all that it returns", True),
+        (lambda rows: {"items": rows[:1], "ranking": rows}, "mine, first 5 of its ranking", False),
+    ],
+)
+def test_a_base_whose_answers_have_no_ranking_is_what_it_returns_and_said_to_be(words, answer, base, is_said):
+    tuned = ctxbench.tune(words, {"mine": lambda request, items: answer(scored(request, items))}, **AIM)
+    assert tuned.to_frame().set_index("role").loc["defaults", "contender"] == base
+    assert (str(Message("tuning.base-without-ranking")) in " ".join(str(tuned).split())) is is_said
+
+
+def test_limits_of_every_policy_that_exclude_a_budget_are_named(words):
+    def last(request, items):
+        """All tools; the one that is required comes last."""
+        return [{"id": row["id"], "score": 2 - row["score"]} for row in scored(request, items)]
+
+    aim = {name: value for name, value in AIM.items() if name not in ("minimise", "completeness")}
+    tuned = ctxbench.tune(words, {"mine": last}, maximise="completeness", tokens=5, **aim)
+    (outcome,) = tuned.found.datasets[0].outcomes
+    assert "0.75 times the base's" in outcome.reason
 
 
 def lambda_of(function, n=None, **values):

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+from pathlib import Path
 from xml.etree.ElementTree import parse
 
 import pytest
@@ -719,3 +720,25 @@ def test_a_loosened_gate_is_the_first_line_and_fails_until_it_is_accepted(cli, a
     done = cli("check")
     assert done.code == 0
     assert "confidence 0.95 -> 0.99" in done.out  # that it was accepted anew
+
+
+def test_edits_of_an_agent_that_no_dataset_reads_are_said_not_to_be_judged(place, cli):
+    tools = [{"name": name, "description": f"{name} an order", "inputSchema": {}} for name in ("refund", "cancel")]
+    Path("tools.json").write_text(json.dumps(tools))
+    Path("agent.yaml").write_text("sources: {tools: tools.json}\nselector: bm25\n")
+    Path("evals.jsonl").write_text('{"id": "q", "query": "refund", "expected": ["refund"]}')
+    fields = "selectors: [agent.yaml]\nembedder: hashing\n"
+    for name, catalog in (("own", "tools.json"), ("followed", "agent.yaml")):
+        assert cli("data", "import", "evals.jsonl", "-c", catalog, "--out", name).code == 0
+        Path(f"{name}.yaml").write_text(f"datasets: [{name}]\n{fields}")
+        Path(f"{name}-experiment.yaml").write_text(f"name: {name}\ndatasets: [{name}]\n{fields}")
+        assert cli("check", f"{name}.yaml", "--accept").code == 0
+    assert "agent.yaml" not in cli("check", "own.yaml").out
+    Path("tools.json").write_text(json.dumps([{**tool, "description": "nothing"} for tool in tools]))
+    said = cli("check", "own.yaml")
+    assert said.out.count("-c agent.yaml") == 1
+    notices = json.loads(cli("check", "own.yaml", "--output-format", "json").out)["notices"]
+    assert sum("agent.yaml" in notice for notice in notices) == 1
+    assert cli("run", "own-experiment.yaml").err.count("-c agent.yaml") == 1
+    assert "-c agent.yaml" not in cli("run", "followed-experiment.yaml").err
+    assert "-c agent.yaml" not in cli("check", "followed.yaml").out

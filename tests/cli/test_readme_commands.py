@@ -42,6 +42,9 @@ HOW = {
     "ctxbench data import evals.jsonl -c agent.yaml --out datasets/evals": AS_WRITTEN,
     "ctxbench data import log.jsonl -c agent.yaml --out datasets/mine": AS_WRITTEN,
     "ctxbench data label datasets/mine --minutes 20": AS_WRITTEN,  # answers stand on standard input
+    "ctxbench data import log.jsonl -c tools-only.yaml --all-offered --map conversation=id --out datasets/log": (
+        AS_WRITTEN
+    ),
     "ctxbench run experiment.yaml": AS_WRITTEN,
     "ctxbench run experiment.yaml --only agent --only learned/normal --limit 100 --csv figures.csv": AS_WRITTEN,
     "ctxbench data export datasets/evals --requests requests.jsonl": AS_WRITTEN,
@@ -79,10 +82,10 @@ HOW = {
     "ctxbench data capture": "data capture --rules . --out catalogs/rules",
     "ctxbench data overlap C": "data overlap bfcl-simple",
     "ctxbench data fetch NAME": "data fetch metatool",  # without a network: see ENDS
-    "ctxbench data import FILE -c C": "data import log.jsonl -c catalogs/mine --out datasets/log",
+    "ctxbench data import FILE -c C": "data import log.jsonl -c catalogs/mine --out datasets/calls",
     "ctxbench data import NAME": "data import smoke",
     "ctxbench data import FILE --as run": "data import ranking.run --as run -d bfcl-simple --out ranked.jsonl",
-    "ctxbench data label FOLDER --minutes 20": "data label datasets/log --minutes 20",
+    "ctxbench data label FOLDER --minutes 20": "data label datasets/calls --minutes 20",
     "ctxbench data review D": "data review bfcl-simple --list",
     "ctxbench data pool D": "data pool bfcl-simple --out pairs.jsonl",
     "ctxbench data agreement A B": "data agreement bfcl-simple/qrels/test.tsv bfcl-live/qrels/test.tsv",
@@ -172,6 +175,8 @@ def stand_ins(place, tiny):
     blocks = re.findall(r"^```yaml\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
     (gate,) = [block for block in blocks if "gate:" in block]
     Path("gate.yaml").write_text(gate)
+    (tools_only,) = [block for block in blocks if block.startswith("sources:")]
+    Path("tools-only.yaml").write_text(tools_only)
     Path("AGENTS.md").write_text("Refund nobody twice.\n")
     server = {"command": sys.executable, "args": [str(SERVER), "rich"]}
     Path(".mcp.json").write_text(json.dumps({"mcpServers": {"desk": server}}))
@@ -189,7 +194,7 @@ def stand_ins(place, tiny):
 def turn(number: int, tool: str) -> dict[str, object]:
     """A turn of a log: what was said, offered and called."""
     return {
-        "conversation": f"c{number}",
+        "id": f"c{number}",
         "messages": [{"role": "user", "content": f"Please {told(tool)} {number}."}],
         "offered": list(TOOLS[:4]),
         "called": [TOOLS[number % 4]],

@@ -25,7 +25,7 @@ import yaml
 
 from ctxbench.catalogs.git_history import GitRepository
 from ctxbench.cli.memory import SelectService, ServeRequest, select_question
-from ctxbench.cli.select import find_catalog
+from ctxbench.datasets.lookup import find_catalog
 from ctxbench.io.errors import StorageError
 from ctxbench.search.embedders import vectors_stored
 from ctxbench.selectors.definition import TunedPreset, definition_hash, parameter_texts

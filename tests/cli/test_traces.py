@@ -7,8 +7,10 @@ import shutil
 
 import pytest
 
+import ctxbench
 from ctxbench.datasets.files import read_dataset
 from ctxbench.datasets.layout import read_exposures
+from ctxbench.io.errors import ParameterError
 
 TURN = {
     "conversation": "c",
@@ -119,3 +121,50 @@ def test_a_missing_catalog_is_an_error(place, cli):
     (place / "log.jsonl").write_text(json.dumps(TURN))
     assert "no catalog 'nowhere'" in cli("data", "import", "log.jsonl", "-c", "nowhere", "--out", "out").err
     assert not (place / "out").exists()
+
+
+CALL = {"id": "1", "type": "function", "function": {"name": "mcp__tracker__create_issue", "arguments": "{}"}}
+REQUEST = {
+    "id": "chat-7",
+    "meta": {"who": "ada"},
+    "messages": TURN["messages"],
+    "tools": [
+        {
+            "type": "function",
+            "function": {"name": "mcp__tracker__create_issue", "description": "Open.", "parameters": {}},
+        }
+    ],
+    "response": {"choices": [{"message": {"role": "assistant", "tool_calls": [CALL]}}]},
+}
+
+
+@pytest.mark.parametrize("line", [REQUEST, {**TURN, "conversation": None, "id": "chat-7", "meta": {"who": "ada"}}])
+def test_the_id_of_a_line_becomes_that_of_its_query(run, place, line):
+    assert run(line).code == 0
+    assert read_dataset(place / "out").queries[0].id == "line-1"
+    done = run(line, options=("--map", "conversation=id,user=meta.who"))
+    (query,) = read_dataset(place / "out").queries
+    assert (done.code, query.id, query.request.user is None) == (0, "chat-7-0", False)
+    assert "'id'" not in done.out
+    names = {"conversation": "id"}
+    assert ctxbench.from_file("log.jsonl", place / "out", names=names).queries["query"].tolist() == ["chat-7-0"]
+
+
+@pytest.mark.parametrize(
+    ("option", "code"),
+    [("id=conversation", "CTX6710"), ("query=text", "CTX6710"), ("conversation=nothing", "CTX6711")],
+)
+def test_a_mapping_that_does_nothing_in_a_log_is_refused(run, place, option, code):
+    done = run(REQUEST, options=("--map", option))
+    assert done.code == 2
+    assert not (place / "out").exists()
+    with pytest.raises(ParameterError) as raised:
+        ctxbench.from_file("log.jsonl", ctxbench.catalog(REQUEST["tools"]), names=dict([option.split("=")]))
+    assert raised.value.args[0].code == code
+
+
+def test_a_field_of_logs_is_refused_for_evals(place, cli):
+    (place / "evals.jsonl").write_text(json.dumps({"query": "file a bug", "expected": ["mcp__tracker__create_issue"]}))
+    (place / "tools.json").write_text(json.dumps(REQUEST["tools"]))
+    done = cli("data", "import", "evals.jsonl", "-c", "tools.json", "--out", "out", "--map", "conversation=query")
+    assert (done.code, (place / "out").exists()) == (2, False)
