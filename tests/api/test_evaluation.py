@@ -274,6 +274,31 @@ def test_a_run_folder_of_ones_own_is_gone_on_with_and_reported(tmp_path, capsys)
     assert json.loads(capsys.readouterr().out)["datasets"]["smoke"]["queries"] == 30
 
 
+ITEMS, QUERIES = [{"name": "a"}, {"name": "b"}], [{"query": "q", "text": "a"}]
+
+
+@pytest.mark.parametrize(
+    ("data", "selectors", "given"),
+    [
+        (SMOKE, ["bm25"], {}),
+        (SMOKE, ["bm25", "everything"], {"split": "test"}),
+        (SMOKE, ["bm25", "everything"], {"sample": 5}),
+        (SMOKE, ["bm25", "everything"], {"judged": "trec"}),
+        (ctxbench.dataset(ITEMS, QUERIES, [{"query": "q", "item": "b"}], name="smoke"), ["bm25", "everything"], {}),
+    ],
+)
+def test_a_finished_run_is_never_replaced_by_another(data, selectors, given, tmp_path):
+    asked = {"selectors": ["bm25", "everything"], "out": tmp_path / "run", **CHEAP}
+    first = ctxbench.evaluate(SMOKE, **asked)
+    frame = first.to_frame()
+    with pytest.raises(ParameterError) as refused:
+        ctxbench.evaluate(data, **{**asked, "selectors": selectors, **given})
+    assert str(tmp_path / "run") in str(refused.value)
+    assert first.to_frame().equals(frame)
+    more = ctxbench.evaluate(SMOKE, **{**asked, "selectors": ["bm25", "everything", "oracle"]}, metrics=["R@5"])
+    assert more.selectors == ["bm25", "everything", "oracle"]
+
+
 @pytest.mark.parametrize(
     ("selectors", "given", "error", "message"),
     [
