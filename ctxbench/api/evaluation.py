@@ -110,9 +110,9 @@ def evaluate(
         counter: what counts prompt tokens, such as `o200k`.
         seed: of the resampling in statistics, and of the sample.
         out: the run folder. The next call continues it, also with more selectors, other metrics or a selector that has
-            changed. One with other datasets, `split`, `sample` or `judged`, or without one of its selectors, is an
-            error. `ctxbench report` shows it unless a dataset is in memory only. None = a temporary folder that is
-            deleted with the results.
+            changed. One with other datasets, `split` or `sample`, or without one of its selectors, is an error.
+            `ctxbench report` shows it unless a dataset is in memory only. None = a temporary folder that is deleted
+            with the results.
         jobs: how many processes answer; None = as many as have work for two seconds each, 1 = this one. A function, or
             an object, is copied to them as it is, so it must not count on calls that came before. What cannot be
             copied, or uses an embedder that was given in Python, is asked in this process. The results are the same.
@@ -236,15 +236,14 @@ def _check_continues(folder: Path, prepared: Prepared) -> None:
     """Check that a finished run of `evaluate` in a folder, if there is one, is continued and not replaced.
 
     Raises:
-        ParameterError: it is of other datasets or queries, is judged in another way, or has a selector that is not
-            asked now.
+        ParameterError: it is of other datasets or queries, or has a selector that is not asked now.
     """
     experiment, differences = prepared.experiment, []
     with suppress(UserError):  # no finished run, or a damaged one, which is made again
         run = RunFolder(folder).read("manifest.json")
         hashes = {name: dataset.hash for name, dataset in prepared.datasets.items()}
         names = {spec.name for spec in experiment.selectors}
-        settings = {name: run["experiment"].get(name, "") for name in ("split", "sample", "judged")}
+        settings = {name: run["experiment"].get(name, "") for name in ("split", "sample")}
         if run["experiment"]["name"] == experiment.name:
             differences = [
                 *(f"dataset {name!r}" for name, about in run["datasets"].items() if hashes.get(name) != about["hash"]),

@@ -37,7 +37,7 @@ from ctxbench.model.selection import offered_at
 from ctxbench.report.check_document import summary
 from ctxbench.report.check_texts import ALLOW_REMOVED
 from ctxbench.report.document import console_text
-from ctxbench.report.run_tables import comparison_table, judged_note, with_titles
+from ctxbench.report.run_tables import comparison_table, judged_note, size_notes, with_titles
 from ctxbench.report.run_text import FigureTable, Provenance, figure_table
 
 if TYPE_CHECKING:
@@ -432,7 +432,8 @@ class Results:
             caption, label: of a `table` around it, as LaTeX; None = without.
 
         Returns:
-            LaTeX for `\usepackage{booktabs}`; ends with a line feed. Names are escaped. Shares are in per cent.
+            LaTeX for `\usepackage{booktabs}`; ends with a line feed. A note below says how many queries the means are
+            over, where not all, and how many failed. Names are escaped. Shares are in per cent.
 
         Raises:
             UnknownNameError: there is no such metric or selector, or `bold` is neither.
@@ -449,6 +450,7 @@ class Results:
             everything & 100.0 \\
             \bottomrule
             \end{tabular}
+            \par\smallskip{\footnotesize Means are over the queries that a metric applies to: 26 of 30 for completeness.\par}
         """
         table = self._paper_table(metrics, baseline, stars=stars, bold=bold, intervals=intervals)
         return table.latex(caption=caption, label=label)
@@ -499,8 +501,11 @@ class Results:
         return "\n".join([self._table().to_string(index=False), *self._notes()])
 
     def _notes(self) -> list[str]:
-        """How labels were judged, if in another way than usual, and the failures."""
-        return [*judged_note(self.summary.manifest), *self._failures()]
+        """How labels were judged, if in another way than usual, the queries that means leave out, and failures."""
+        titled = with_titles(self.summary)
+        columns = [column.key for dataset in titled.datasets for column in comparison_table(titled, dataset).columns]
+        sizes = size_notes(titled, dict.fromkeys(columns))
+        return [*judged_note(self.summary.manifest), *sizes, *self._failures()]
 
     def _table(self) -> pd.DataFrame:
         """The table of the console as texts: means with intervals; `*` = significantly different from the baseline."""

@@ -283,7 +283,6 @@ ITEMS, QUERIES = [{"name": "a"}, {"name": "b"}], [{"query": "q", "text": "a"}]
         (SMOKE, ["bm25"], {}),
         (SMOKE, ["bm25", "everything"], {"split": "test"}),
         (SMOKE, ["bm25", "everything"], {"sample": 5}),
-        (SMOKE, ["bm25", "everything"], {"judged": "trec"}),
         (ctxbench.dataset(ITEMS, QUERIES, [{"query": "q", "item": "b"}], name="smoke"), ["bm25", "everything"], {}),
     ],
 )
