@@ -470,7 +470,7 @@ def table_notes(summary: RunSummary, dataset: DatasetSummary, columns: Sequence[
         *_counted_queries(summary, dataset),
         *_worst_scopes(dataset),
         *_forbidden(dataset),
-        *_reasons(dataset, columns),
+        *reason_notes(dataset, columns),
         *failure_notes(dataset),
         *(
             f"{document.named(selector.selector)}: {', '.join(note_text(*note) for note in selector.notes.items())}."
@@ -578,7 +578,7 @@ def _comparison_note(dataset: DatasetSummary) -> list[str]:
     return [f"{note} (Methods: {methods}.)"]
 
 
-def _reasons(dataset: DatasetSummary, columns: Sequence[Column]) -> list[str]:
+def reason_notes(dataset: DatasetSummary, columns: Sequence[Column]) -> list[str]:
     """Why figures are missing, one line per reason."""
     reasons = (
         (selector, group_pairs((why, column.title) for column in columns if (why := _cell(selector, column).why)))
