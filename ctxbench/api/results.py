@@ -441,16 +441,15 @@ class Results:
 
         Example:
             >>> res = ctxbench.evaluate("datasets/smoke", ["bm25", "everything"], embedder="hashing", counter="chars/4")
-            >>> print(res.to_latex(["completeness"], stars=False, bold=None), end="")
+            >>> print(res.to_latex(["tokens"], stars=False, bold=None), end="")
             \begin{tabular}{lr}
             \toprule
-            selector & completeness, \% \\
+            selector & tokens per query \\
             \midrule
-            bm25 & 61.5 \\
-            everything & 100.0 \\
+            bm25 & 240 \\
+            everything & 1,151 \\
             \bottomrule
             \end{tabular}
-            \par\smallskip{\footnotesize Means are over the queries that a metric applies to: 26 of 30 for completeness.\par}
         """
         table = self._paper_table(metrics, baseline, stars=stars, bold=bold, intervals=intervals)
         return table.latex(caption=caption, label=label)

@@ -355,7 +355,9 @@ ALIASES = {"COMP": "Comp", "recall_all": "Comp"}
 OTHER_NAMES = {  # in other programs, in small letters
     **dict.fromkeys(("mrr", "recip_rank"), "RR"),
     **dict.fromkeys(("hit", "hits", "hit_rate"), "Success"),
-    **{"recall": "R", "precision": "P", "map": "AP"},
+    "recall": "R",
+    "precision": "P",
+    "map": "AP",
 }
 
 
@@ -467,7 +469,7 @@ def parse_metric(text: str) -> Metric:
 
 
 def _hint(text: str) -> str:
-    """The name that is meant by one of another program (`mrr@10`, `recall@5`, `P5`, `ndcg_cut_10`); empty if none is."""
+    """The name that one of another program means, such as `mrr@10`, `recall@5`, `P5` or `ndcg_cut_10`; may be empty."""
     if (match := _LIKE.fullmatch(text.strip())) is None:
         return ""
     group, name, k = match.groups(default="")

@@ -23,7 +23,7 @@ from ctxbench.evaluation.metrics import (
     unavailable,
     worst_group,
 )
-from ctxbench.io.errors import InputError, ParameterError, UnknownNameError
+from ctxbench.io.errors import InputError, Message, ParameterError, UnknownNameError
 from ctxbench.model import registry
 from ctxbench.model.arrays import DEPTH, SESSION, Evidence, Judgments, Kinship, OfferedItems, Rankings, Via, name_stem
 
@@ -298,8 +298,8 @@ def test_a_selector_without_a_ranking_gets_no_ranking_metric_and_the_reason_is_n
     asked = parse_metrics(["nDCG@10", "recall", "BoR@5", "tokens", "same_server_confusions"])
     assert [str(metric) for metric in evaluate(asked, evidence)] == ["recall"]
     assert {str(metric): reason for metric, reason in unavailable(asked, evidence).items()} == {
-        "nDCG@10": "the selector returns no ranking (`ranking` beside `items`)",
-        "BoR@5": "the selector returns no ranking (`ranking` beside `items`); it is not known how many items the rankings were made from",
+        "nDCG@10": Message("evaluation.no-rankings"),
+        "BoR@5": f"{Message('evaluation.no-rankings')}; it is not known how many items the rankings were made from",
         "tokens": "the items' tokens were not counted",
         "same_server_confusions": "it is not known which items are siblings",
     }
