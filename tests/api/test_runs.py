@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import re
+from functools import partial
 from types import SimpleNamespace
 
 import ir_measures
@@ -405,6 +407,30 @@ def test_the_page_on_runs(tmp_path):
     names: dict = {"folder": str(tmp_path / "run")}
     exec(shown, names)
     assert names["fused"].to_frame().index.tolist() == ["fused", "theirs"]
+
+
+def test_the_page_for_researchers(tmp_path, monkeypatch, capsys):
+    page = (ROOT / "experiments" / "guide" / "research.md").read_text("utf-8")
+    shown = "\n".join(re.findall("```python\n(.*?)```", page, re.DOTALL))
+    for old, new in (('"bfcl-simple"', '"tagged"'), ('"runs/paper"', repr(str(tmp_path / "paper")))):
+        assert old in shown
+        shown = shown.replace(old, new)
+    splits = ["tuning", "test"] * 6
+    queries = [
+        {"query": f"q{n}", "text": "area", "split": split, "tags": ["a", "b"][n > 5 :]}
+        for n, split in enumerate(splits)
+    ]
+    labels = [{"query": query["query"], "item": "area"} for query in queries]
+    data = ctxbench.dataset([{"name": "mail_area"}, {"name": "area"}], queries, labels, name="tagged")
+    monkeypatch.setattr(ctxbench, "load", {"tagged": data}.__getitem__)
+    monkeypatch.setattr(ctxbench, "evaluate", partial(ctxbench.evaluate, **CHEAP))
+    names: dict = {}
+    exec(shown, names)
+    printed = capsys.readouterr().out
+    counts = {tuple(line.split()[:3]) for line in printed.splitlines() if line.startswith(("a ", "b "))}
+    assert counts == {("a", "bm25", "3"), ("a", "ours", "3"), ("b", "bm25", "6"), ("b", "ours", "6")}
+    assert "ranks" in str(names["res"].provenance["selectors"]["ours"])
+    assert ctxbench.open(tmp_path / "paper", datasets=data).to_frame().equals(names["res"].to_frame())
 
 
 def test_a_fusion_of_runs_is_tuned():
