@@ -374,11 +374,13 @@ def find_metric(name: str) -> Declaration:
     if name not in registry.names("metric"):
         raise UnknownNameError("metric", name, metric_names())
     declaration = registry.find("metric", name)
-    is_declaration = isinstance(declaration, Declaration)
-    declared = f"the Declaration of {declaration.name!r}" if is_declaration else f"{declaration!r:.80}, no Declaration"
-    if not is_declaration or declaration.name != name:
-        raise ParameterError(Message("evaluation.metric-entry-point", name=name, declared=declared))
-    return declaration
+    if isinstance(declaration, Declaration):
+        if declaration.name == name:
+            return declaration
+        declared = f"the Declaration of {declaration.name!r}"
+    else:
+        declared = f"{declaration!r:.80}, no Declaration"
+    raise ParameterError(Message("evaluation.metric-entry-point", name=name, declared=declared))
 
 
 def metric_names() -> tuple[str, ...]:
