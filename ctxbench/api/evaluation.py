@@ -9,6 +9,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from html import escape
@@ -38,6 +39,7 @@ from ctxbench.io.errors import (
     Message,
     ParameterError,
     UnknownNameError,
+    UserError,
     check_all_known,
     check_known,
     raise_first,
@@ -108,8 +110,10 @@ def evaluate(
             `kind` gets `kind="query"` or `kind="item"`.
         counter: what counts prompt tokens, such as `o200k`.
         seed: of the resampling in statistics, and of the sample.
-        out: the run folder. The next call continues it, and `ctxbench report` shows it unless a dataset is in memory
-            only. None = a temporary folder that is deleted with the results.
+        out: the run folder. The next call continues it, also with more selectors, other metrics or a selector that has
+            changed. One with other datasets, `split` or `sample`, or without one of its selectors, is an error.
+            `ctxbench report` shows it unless a dataset is in memory only. None = a temporary folder that is deleted
+            with the results.
         jobs: how many processes answer; None = as many as have work for two seconds each, 1 = this one. A function, or
             an object, is copied to them as it is, so it must not count on calls that came before. What cannot be
             copied, or uses an embedder that was given in Python, is asked in this process. The results are the same.
@@ -124,6 +128,7 @@ def evaluate(
 
     Raises:
         UserError: something is unknown or does not suit the datasets: all faults at once.
+        ParameterError: `out` holds a finished run of something else.
 
     Example:
         >>> ds = ctxbench.load("datasets/smoke")
@@ -161,6 +166,8 @@ def evaluate(
         sample=sample,
     )
     prepared = prepare(experiment, notify=nothing_said, opening=lambda name, **_: datasets[name])
+    if out is not None:
+        _check_continues(Path(out), prepared)
     return _results(prepared, out, progress, Workers(jobs=jobs, on=on, store=store))
 
 
@@ -224,6 +231,27 @@ def open(folder: str | Path, *, datasets: Data | str | Path | Sequence[Data | st
     result = datasets_of_run(path, by_name)
     raise_first((result.faults, Message("api.run-datasets", reasons=result.faults, path=str(path))))
     return Results(path, {name: dataset.measured() for name, dataset in result.asked.items()}, result.opened)
+
+
+def _check_continues(folder: Path, prepared: Prepared) -> None:
+    """Check that a finished run of `evaluate` in a folder, if there is one, is continued and not replaced.
+
+    Raises:
+        ParameterError: it is of other datasets or queries, or has a selector that is not asked now.
+    """
+    experiment, differences = prepared.experiment, []
+    with suppress(UserError):  # no finished run, or a damaged one, which is made again
+        run = RunFolder(folder).read("manifest.json")
+        hashes = {name: dataset.hash for name, dataset in prepared.datasets.items()}
+        names = {spec.name for spec in experiment.selectors}
+        settings = {name: run["experiment"].get(name, "") for name in ("split", "sample")}
+        if run["experiment"]["name"] == experiment.name:
+            differences = [
+                *(f"dataset {name!r}" for name, about in run["datasets"].items() if hashes.get(name) != about["hash"]),
+                *(f"{name}={value!r}" for name, value in settings.items() if value != getattr(experiment, name)),
+                *(f"selector {name!r}" for name in run["selectors"] if name not in names),
+            ]
+    raise_first((differences, Message("api.run-of-another", path=folder, differences=differences)))
 
 
 def _results(

@@ -352,6 +352,7 @@ def external_run(run: Any, *, name: str = "run", of: Dataset | None = None) -> E
     faults: list[Fault] = []
     if isinstance(run, str | Path):
         run = ExternalRun(str(run))
+        run.rankings  # noqa: B018 - reads the file, which may be missing or faulty
     parsed = run if isinstance(run, ExternalRun) else ExternalRun.of(ranked_documents(_ranked(run, name), faults))
     if of is not None:
         queries = {query.id for query in of.queries}

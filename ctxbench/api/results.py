@@ -37,7 +37,7 @@ from ctxbench.model.selection import offered_at
 from ctxbench.report.check_document import summary
 from ctxbench.report.check_texts import ALLOW_REMOVED
 from ctxbench.report.document import console_text
-from ctxbench.report.run_tables import comparison_table, judged_note, with_titles
+from ctxbench.report.run_tables import comparison_table, judged_note, reason_notes, size_notes, with_titles
 from ctxbench.report.run_text import FigureTable, Provenance, figure_table
 
 if TYPE_CHECKING:
@@ -432,7 +432,8 @@ class Results:
             caption, label: of a `table` around it, as LaTeX; None = without.
 
         Returns:
-            LaTeX for `\usepackage{booktabs}`; ends with a line feed. Names are escaped. Shares are in per cent.
+            LaTeX for `\usepackage{booktabs}`; ends with a line feed. A note below says how many queries the means are
+            over, where not all, and how many failed. Names are escaped. Shares are in per cent.
 
         Raises:
             UnknownNameError: there is no such metric or selector, or `bold` is neither.
@@ -440,13 +441,13 @@ class Results:
 
         Example:
             >>> res = ctxbench.evaluate("datasets/smoke", ["bm25", "everything"], embedder="hashing", counter="chars/4")
-            >>> print(res.to_latex(["completeness"], stars=False, bold=None), end="")
+            >>> print(res.to_latex(["tokens"], stars=False, bold=None), end="")
             \begin{tabular}{lr}
             \toprule
-            selector & completeness, \% \\
+            selector & tokens per query \\
             \midrule
-            bm25 & 61.5 \\
-            everything & 100.0 \\
+            bm25 & 240 \\
+            everything & 1,151 \\
             \bottomrule
             \end{tabular}
         """
@@ -499,8 +500,13 @@ class Results:
         return "\n".join([self._table().to_string(index=False), *self._notes()])
 
     def _notes(self) -> list[str]:
-        """How labels were judged, if in another way than usual, and the failures."""
-        return [*judged_note(self.summary.manifest), *self._failures()]
+        """How labels were judged, if not as usual, what means leave out, why figures are missing, and failures."""
+        titled = with_titles(self.summary)
+        columns = {dataset: comparison_table(titled, dataset).columns for dataset in titled.datasets}
+        keys = dict.fromkeys(column.key for of_dataset in columns.values() for column in of_dataset)
+        reasons = chain.from_iterable(reason_notes(*pair) for pair in columns.items())
+        notes = (*judged_note(self.summary.manifest), *size_notes(titled, keys), *dict.fromkeys(reasons))
+        return [*notes, *self._failures()]
 
     def _table(self) -> pd.DataFrame:
         """The table of the console as texts: means with intervals; `*` = significantly different from the baseline."""

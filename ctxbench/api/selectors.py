@@ -77,6 +77,9 @@ class Recorded:
     path: Path
 
 
+RUN_ENDINGS = (".run", ".trec")
+
+
 def answers(source: Any) -> Recorded | Pipeline:
     """Answers that were recorded, or the ranking of another program (a run), as a selector for `evaluate`.
 
@@ -90,11 +93,12 @@ def answers(source: Any) -> Recorded | Pipeline:
     A run offers all that it ranks; `ctxbench.pipeline({"run": source}, refine=[{"first": {"n": 5}}])` offers five.
     Items rank by score, of equal scores the greater id first, as trec_eval has it; without scores, by `rank`.
 
-    A query that a run does not have counts as one with nothing offered, without a warning, so measure a run of one
+    A query that a run does not have counts as one with nothing offered; `evaluate` warns of it. So measure a run of one
     split with `split`. A query that a file of answers does not have is an error of that query.
 
     Raises:
-        InputError: rows of a run are faulty: all of them.
+        StorageError: the file is missing or cannot be read.
+        InputError: rows are faulty: all of them.
 
     Example:
         >>> theirs = ctxbench.answers({"q1": {"area": 2.5, "root": 0.5}})
@@ -104,7 +108,8 @@ def answers(source: Any) -> Recorded | Pipeline:
         >>> res.to_run("theirs")["score"].tolist()
         [2.5, 0.5]
     """
-    if isinstance(source, str | Path) and Path(source).suffix not in (".run", ".trec"):
+    if isinstance(source, str | Path) and Path(source).suffix not in RUN_ENDINGS:
+        FileSelector(source)  # it may be missing or faulty
         return Recorded(Path(source))
     return pipeline(external_run(source))
 
@@ -515,8 +520,11 @@ def selector_spec(name: str, selector: Any) -> SelectorSpec:
         UserError: it is none.
     """
     if isinstance(selector, str):
+        is_file = Path(selector).suffix in (*RUN_ENDINGS, ".jsonl")
+        raise_first((is_file, Message("api.selector-is-answers", name=name, path=selector)))
         return shipped_spec(selector, name=name)
     if isinstance(selector, Mapping) and selector.keys() & {"selector", "presets"}:
+        raise_first((callable(selector.get("selector")), Message("api.selector-function-values", name=name)))
         return _defined(name, selector)
     if isinstance(selector, Step | ExternalRun):
         selector = {"retrieve": selector}

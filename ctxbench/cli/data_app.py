@@ -63,7 +63,10 @@ def data_import(
     ] = None,
     grades: Annotated[
         str | None,
-        typer.Option(help="Grades of scores (2 required, 1 helpful, 0 irrelevant), for example 1=1,2=2,3=2."),
+        typer.Option(
+            help="Grades of scores (2 required, 1 helpful, 0 irrelevant), for example 1=1,2=2,3=2. Irrelevant counts "
+            "as forbidden: to leave scores of 0 out, remove their rows."
+        ),
     ] = None,
     name: Annotated[str | None, typer.Option("--name", help="Name of the dataset; by default that of --out.")] = None,
     licence: Annotated[str | None, typer.Option(help="Licence of the data, for the card.")] = None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import os.path
 import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -37,6 +38,8 @@ from ctxbench.search.resources import IndexSearch, LocalResources, local_resourc
 from ctxbench.search.tokens import Cl100kCounter, O200kCounter, TokenCounter, open_counter
 from ctxbench.selectors.definitions import SelectorSpec
 from ctxbench.selectors.selector import ExternalRun, Selector
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -174,6 +177,8 @@ def prepare(
         form.faults += _unsuited(experiment, datasets, local_resources(embedder, counter))
     if form.faults or embedder is None or counter is None:
         raise InputError(_told_once(form.in_order()))
+    for warning in _queries_without_ranking(experiment, datasets):
+        _log.warning(warning)
     notices = _notices(experiment, datasets, local_resources(embedder, counter))
     for notice in itertools.chain(changed_sources(experiment.datasets, experiment.base), notices):
         notify(f"notice: {notice}")
@@ -399,6 +404,19 @@ def _unsuited(experiment: Experiment, datasets: Mapping[str, Dataset], resources
                 yield Fault(text, experiment.path, spec.line)
 
 
+def _queries_without_ranking(experiment: Experiment, datasets: Mapping[str, Dataset]) -> Iterator[str]:
+    """A warning for each selector and dataset with queries that a run of another program lacks."""
+    for spec, dataset in itertools.product(experiment.selectors, datasets.values()):
+        runs = (
+            [step.call for step in spec.pipeline.steps() if isinstance(step.call, ExternalRun)] if spec.pipeline else []
+        )
+        for run in runs:
+            queries = [query.id for query in dataset.measured().queries]
+            if missing := [query for query in queries if query not in run.rankings]:
+                names = {"selector": spec.name, "dataset": dataset.name, "first": missing[0]}
+                yield Message("evaluation.run-lacks-queries", n=len(missing), of=len(queries), **names)
+
+
 def _notices(experiment: Experiment, datasets: Mapping[str, Dataset], resources: LocalResources) -> Iterator[str]:
     """Notices about the fits that selectors read, each once."""
     yield from dict.fromkeys(
@@ -445,6 +463,8 @@ class StepChecks:
             step.declared("check")(dataset.current_catalog, self.resources)
             if isinstance(step.call, ExternalRun):
                 step.call.check_queries([query.id for query in dataset.queries], dataset.name)
+        except InputError as error:
+            return f"{step.name}: {'; '.join(map(str, error.faults))}"
         except UserError as error:
             return f"{step.name}: {error}"
         return None

@@ -352,6 +352,13 @@ _RANKINGS = (
 
 METRICS: dict[str, Declaration] = {declared.name: declared for declared in (*_SETS, *_RANKINGS)}
 ALIASES = {"COMP": "Comp", "recall_all": "Comp"}
+OTHER_NAMES = {  # in other programs, in small letters
+    **dict.fromkeys(("mrr", "recip_rank"), "RR"),
+    **dict.fromkeys(("hit", "hits", "hit_rate"), "Success"),
+    "recall": "R",
+    "precision": "P",
+    "map": "AP",
+}
 
 
 @cache
@@ -367,11 +374,13 @@ def find_metric(name: str) -> Declaration:
     if name not in registry.names("metric"):
         raise UnknownNameError("metric", name, metric_names())
     declaration = registry.find("metric", name)
-    if not isinstance(declaration, Declaration) or declaration.name != name:
-        raise ParameterError(
-            f"the entry point {name!r} of ctxbench.metric gives {declaration!r:.80}, no Declaration of it"
-        )
-    return declaration
+    if isinstance(declaration, Declaration):
+        if declaration.name == name:
+            return declaration
+        declared = f"the Declaration of {declaration.name!r}"
+    else:
+        declared = f"{declaration!r:.80}, no Declaration"
+    raise ParameterError(Message("evaluation.metric-entry-point", name=name, declared=declared))
 
 
 def metric_names() -> tuple[str, ...]:
@@ -379,6 +388,7 @@ def metric_names() -> tuple[str, ...]:
     return (*METRICS, *registry.names("metric"))
 
 
+_LIKE = re.compile(r"([\w-]+:)?([A-Za-z_]+?)(?:_cut)?[@_]?([0-9]+)?")
 _FORM = re.compile(r"(?:([\w-]+):)?([A-Za-z_]+)(?:@([0-9]+))?")
 
 
@@ -446,17 +456,29 @@ def parse_metric(text: str) -> Metric:
         UnknownNameError: no metric has this name; the message has the closest ones.
         ParameterError: the cutoff is missing, not taken, or out of range.
     """
+    if not isinstance(text, str):
+        raise ParameterError(Message("evaluation.metric-form", got=text))
     if (match := _FORM.fullmatch(text.strip())) is None:
-        raise UnknownNameError("metric", text, _written_names())
+        raise UnknownNameError("metric", text, _written_names(), hint=_hint(text))
     group, written, k = match.groups(default="")
     if (name := ALIASES.get(written, written)) not in METRICS and name not in metric_names():
-        cased = [metric for metric in METRICS if metric.lower() == name.lower()]
-        spelt = f"{match[0][: match.start(2)]}{cased[0]}{match[0][match.end(2) :]}" if cased else ""
-        where = Message("selectors.did-you-mean", name=spelt) if cased else ""
-        raise UnknownNameError("metric", text, _written_names(), where=where)
+        raise UnknownNameError("metric", text, _written_names(), hint=_hint(text))
+    if k and METRICS.get(name) and METRICS[name].cutoff == "none" and (hint := _hint(text)):
+        raise ParameterError(f"metric {name!r} takes no cutoff, got @{k}{hint}")
     if k and int(k) == 0:
         raise ParameterError(f"the cutoff of metric {name!r} must be 1 to {DEPTH}, got {k}")
     return Metric(name, int(k or 0), group)
+
+
+def _hint(text: str) -> str:
+    """The name that one of another program means, such as `mrr@10`, `recall@5`, `P5` or `ndcg_cut_10`; may be empty."""
+    if (match := _LIKE.fullmatch(text.strip())) is None:
+        return ""
+    group, name, k = match.groups(default="")
+    spelt = OTHER_NAMES.get(name.lower()) or next((m for m in METRICS if m.lower() == name.lower()), "")
+    if not spelt or METRICS[spelt].cutoff == ("none" if k else "required"):
+        return ""
+    return Message("selectors.did-you-mean", name=f"{group}{spelt}{f'@{k}' * bool(k)}")
 
 
 def parse_metrics(texts: Sequence[str]) -> tuple[Metric, ...]:

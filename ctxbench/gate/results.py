@@ -447,8 +447,8 @@ class Check:
         base, head: where either side comes from.
         selectors: one for each selector on each dataset.
         notices: what concerns all.
-        unjudged: those notices that tell what is not judged: selectors that the baseline lacks, minimums that apply to no
-            query, items that are not read.
+        unjudged: those notices that tell what is not judged: selectors that the baseline lacks, minimums that apply to
+            no query, items that are not read.
         baseline: the file or folder of the baseline as the user named it; empty where two runs are compared.
         loosened: settings that are looser than those of the baseline, which decide the verdict.
         replacement: that the baseline replaced another one; None where it did not, as far as is known.

@@ -19,7 +19,15 @@ from ctxbench.datasets.layout import Exposure, write_known_items
 from ctxbench.datasets.lookup import find_catalog
 from ctxbench.io.console import ProgressListener, silent
 from ctxbench.io.errors import Fault, InputError, Message, ParameterError, UserError, check_choice, suggest
-from ctxbench.labelling.conversion import AMBIGUOUS, FIELD_NAMES, NO_DOCUMENT, NO_QUERY, Conversion, ImportSettings
+from ctxbench.labelling.conversion import (
+    AMBIGUOUS,
+    EXPORT_FILE,
+    FIELD_NAMES,
+    NO_DOCUMENT,
+    NO_QUERY,
+    Conversion,
+    ImportSettings,
+)
 from ctxbench.labelling.evals import NOWHERE, SEVERAL_PLACES, import_evals
 from ctxbench.labelling.judgment_files import import_collection, read_catalog_files
 from ctxbench.labelling.record_files import MAPPED
@@ -83,7 +91,7 @@ class ImportOptions:
         patterns: logs: a file with patterns for the redaction.
         nothing_else: trigger evals: requests that trigger no skill in their file need nothing.
         server: lists of tools: the server of tools that name none.
-        folder: where the dataset goes; logs and evals are named after it by default.
+        folder: where the dataset goes; all but an export of ctxbench is named after it by default.
     """
 
     kind: str | None = None
@@ -349,7 +357,8 @@ def import_files(
     if plan.family == CATALOG:
         return Imported(plan=plan, parts=read_catalog_files(items, plan.kinds, options))
     settings = options.settings
-    if settings.name is None and options.folder is not None and plan.family != COLLECTION:
+    is_export = any((path.parent / EXPORT_FILE).is_file() for path in plan.of_family(COLLECTION))  # which has a name
+    if settings.name is None and options.folder is not None and not is_export:
         settings = replace(settings, name=name_of_path(options.folder, plan.family))
     if plan.family == COLLECTION:
         files = plan.of_family(COLLECTION, EVALS, CATALOG)

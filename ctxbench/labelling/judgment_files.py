@@ -50,6 +50,7 @@ from ctxbench.io.errors import (
     raise_first,
 )
 from ctxbench.io.files import atomic_folder, file_name, write_atomic
+from ctxbench.io.rows import Row
 from ctxbench.labelling.conversion import (
     AMBIGUOUS,
     DETAILS,
@@ -65,6 +66,7 @@ from ctxbench.labelling.conversion import (
     ODD,
     OVERLAP,
     PARTLY,
+    PASSED_OVER,
     SEVERAL,
     SOURCE,
     UNLABELLED,
@@ -74,6 +76,7 @@ from ctxbench.labelling.conversion import (
     ImportSettings,
     Judgment,
     PublishedQuery,
+    field_columns,
     role_of,
     split_name,
 )
@@ -100,6 +103,7 @@ class Assembly:
         judgments: as published.
         ambiguous: names of several items.
         splits: the splits of the labels of a query, by query.
+        names: the names of fields in the files, by field.
     """
 
     draft: Draft
@@ -109,6 +113,7 @@ class Assembly:
     judgments: Sequence[Judgment]
     ambiguous: Collection[str] = ()
     splits: dict[str, set[str]] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
 
     def conversion(self, *, form: str, files: Sequence[Path], labelling: str, where: Path) -> Conversion:
         """Make the dataset; see `Draft.conversion`."""
@@ -169,7 +174,7 @@ class Assembly:
         if required and Grade.REQUIRED in missing.values():
             ids[PARTLY].append(query.id)
             query = replace(query, partly_labelled=True)
-        if query.partly_labelled or not (required or query.needs_nothing):
+        if not (required or query.needs_nothing):
             ids[UNLABELLED].append(query.id)
         self.draft.queries.append(query)
         self.draft.labels += labels.values()
@@ -202,11 +207,25 @@ class Assembly:
         first = next((name for name in (*SPLITS, *sorted(names)) if name in names), "")
         plain = DatasetQuery(request=Request(id=query_id, text=published.text), split=first or split_of(query_id))
         if published.exported is None:
-            return plain
+            return replace(plain, tags=self._tags(published.row))
         fields = {name: value for name, value in published.exported.items() if name != "labels"}
         split = first or fields.get("split") or plain.split
         data = {"_id": query_id, "text": published.text, **fields, "split": split}
         return read_query(published.row.nested(data), self.draft.scopes) or plain
+
+    def _tags(self, row: Row) -> tuple[str, ...]:
+        """The tags of a published query; other fields that are not read are counted."""
+        role = "queries" if not field_columns("groups", "expected", tuple(row.data)) else "groups"
+        names = ("id", "text", "expected")[: 2 + (role == "groups")]
+        read = {column for name in names for column in field_columns(role, name, tuple(row.data))[:1]}
+        read |= {name.partition(".")[0] for name in self.names.values()}
+        tags = row.data.get("tags")
+        if isinstance(tags, list) and all(isinstance(tag, str) for tag in tags):
+            read.add("tags")
+        ignored = [name for name, value in row.data.items() if name not in read and value not in (None, "", {}, [])]
+        if ignored:
+            self.draft.ids[PASSED_OVER] += ignored
+        return tuple(tags) if isinstance(tags, list) and "tags" in read else ()
 
     def _add_details(self, published: PublishedQuery, query_id: str, labels: dict[str, Label]) -> None:
         """Add the details of labels from an export; a detail with a grade is a label."""
@@ -285,7 +304,7 @@ def import_collection(
     paths = [path for path in files if path not in reader.roles.get("export", ())]
     if folder is not None and (folder / EXPORT_FILE).is_file():
         draft.read_card(folder / EXPORT_FILE)
-    return Assembly(draft, catalog, items, queries, judgments, ambiguous).conversion(
+    return Assembly(draft, catalog, items, queries, judgments, ambiguous, names=names).conversion(
         form=form,
         files=paths,
         labelling=str(Message("labelling.card-published", form=form)),

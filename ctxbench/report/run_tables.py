@@ -470,8 +470,8 @@ def table_notes(summary: RunSummary, dataset: DatasetSummary, columns: Sequence[
         *_counted_queries(summary, dataset),
         *_worst_scopes(dataset),
         *_forbidden(dataset),
-        *_reasons(dataset, columns),
-        *_failures(dataset),
+        *reason_notes(dataset, columns),
+        *failure_notes(dataset),
         *(
             f"{document.named(selector.selector)}: {', '.join(note_text(*note) for note in selector.notes.items())}."
             for selector in dataset.selectors
@@ -530,6 +530,24 @@ def _sizes(columns: Sequence[Column], figures: Sequence[tuple[Column, Estimate]]
     return [f"{document.SIZE_WORDS}, {'; '.join(texts)}."] if texts else []
 
 
+def size_notes(summary: RunSummary, metrics: Collection[str]) -> Iterator[str]:
+    """How many queries the means of some metrics are over, where not all: a sentence for each dataset."""
+    for dataset in summary.datasets:
+        sizes = {
+            metric: sorted({row.estimates[metric].n for row in dataset.selectors if metric in row.estimates})
+            for metric in metrics
+        }
+        by_size = group_pairs((tuple(n), metric) for metric, n in sizes.items() if n and n[0] < dataset.queries)
+        texts = [
+            f"{' to '.join(f'{n:,}' for n in dict.fromkeys((sizes[0], sizes[-1])))} of {dataset.queries:,} for "
+            f"{document.listed(names)}"
+            for sizes, names in by_size.items()
+        ]
+        name = f" of {dataset.dataset}" if len(summary.datasets) > 1 else ""
+        if texts:
+            yield f"Means are over the queries{name} that a metric applies to: {'; '.join(texts)}."
+
+
 def _methods(figures: Sequence[tuple[Column, Estimate]]) -> list[str]:
     """Which intervals are shown, and how they were made."""
     methods: dict[str, dict[str, None]] = {}
@@ -560,7 +578,7 @@ def _comparison_note(dataset: DatasetSummary) -> list[str]:
     return [f"{note} (Methods: {methods}.)"]
 
 
-def _reasons(dataset: DatasetSummary, columns: Sequence[Column]) -> list[str]:
+def reason_notes(dataset: DatasetSummary, columns: Sequence[Column]) -> list[str]:
     """Why figures are missing, one line per reason."""
     reasons = (
         (selector, group_pairs((why, column.title) for column in columns if (why := _cell(selector, column).why)))
@@ -599,7 +617,8 @@ def _forbidden(dataset: DatasetSummary) -> list[str]:
     return [f"Forbidden items offered most often (queries): {'; '.join(texts)}."] if texts else []
 
 
-def _failures(dataset: DatasetSummary) -> list[str]:
+def failure_notes(dataset: DatasetSummary) -> list[str]:
+    """The selectors that failed on queries, each in a sentence."""
     return [
         f"{document.named(selector.selector)} failed on {selector.errors:,} "
         f"of {count(selector.queries, 'query', 'queries')}; to fail counts as nothing offered."

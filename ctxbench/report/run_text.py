@@ -38,11 +38,13 @@ from ctxbench.report.run_tables import (
     about_selector,
     column_words,
     comparison_table,
+    failure_notes,
     glance,
     judged_note,
     note_text,
     run_answer,
     selector_titles,
+    size_notes,
     table_notes,
     with_titles,
 )
@@ -588,6 +590,8 @@ def figure_table(
         notes=(
             *_figure_notes(rows, comparisons, titles[base], [str(metric) for metric in metrics]),
             *judged_note(summary.manifest),
+            *size_notes(summary, [str(metric) for metric in metrics]),
+            *(note for dataset in with_titles(summary).datasets for note in failure_notes(dataset)),
         ),
     )
 

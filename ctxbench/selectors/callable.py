@@ -711,7 +711,8 @@ def check_function(function: object) -> None:
 
 
 def function_name(function: Callable[..., Any]) -> str:
-    """Module and name of a function, or of the class of an object that can be called."""
+    """Module and name of a function, of that of a partial object, or of the class of an object that can be called."""
+    function = function.func if isinstance(function, functools.partial) else function
     named = function if hasattr(function, "__qualname__") else type(function)
     return f"{getattr(named, '__module__', None) or ''}:{named.__qualname__}"
 

@@ -274,11 +274,46 @@ def test_a_run_folder_of_ones_own_is_gone_on_with_and_reported(tmp_path, capsys)
     assert json.loads(capsys.readouterr().out)["datasets"]["smoke"]["queries"] == 30
 
 
+def test_a_function_without_a_ranking_is_told_that_ranking_metrics_need_one():
+    def ids(_request, _items):
+        return []
+
+    res = ctxbench.evaluate(SMOKE, {"mine": ids}, metrics=["nDCG@10", "R@5"], **CHEAP)
+    assert repr(res).count("no ranking") == 1
+    assert "no ranking" not in repr(ctxbench.evaluate(SMOKE, ["bm25"], metrics=["nDCG@10"], **CHEAP))
+
+
+ITEMS, QUERIES = [{"name": "a"}, {"name": "b"}], [{"query": "q", "text": "a"}]
+
+
+@pytest.mark.parametrize(
+    ("data", "selectors", "given"),
+    [
+        (SMOKE, ["bm25"], {}),
+        (SMOKE, ["bm25", "everything"], {"split": "test"}),
+        (SMOKE, ["bm25", "everything"], {"sample": 5}),
+        (ctxbench.dataset(ITEMS, QUERIES, [{"query": "q", "item": "b"}], name="smoke"), ["bm25", "everything"], {}),
+    ],
+)
+def test_a_finished_run_is_never_replaced_by_another(data, selectors, given, tmp_path):
+    asked = {"selectors": ["bm25", "everything"], "out": tmp_path / "run", **CHEAP}
+    first = ctxbench.evaluate(SMOKE, **asked)
+    frame = first.to_frame()
+    with pytest.raises(ParameterError) as refused:
+        ctxbench.evaluate(data, **{**asked, "selectors": selectors, **given})
+    assert str(tmp_path / "run") in str(refused.value)
+    assert first.to_frame().equals(frame)
+    more = ctxbench.evaluate(SMOKE, **{**asked, "selectors": ["bm25", "everything", "oracle"]}, metrics=["R@5"])
+    assert more.selectors == ["bm25", "everything", "oracle"]
+
+
 @pytest.mark.parametrize(
     ("selectors", "given", "error", "message"),
     [
         ({}, {}, ParameterError, "selectors is empty"),
         ({"a": 3}, {}, ParameterError, "selector 'a' must be the name of a shipped one, a pipeline, answers"),
+        ({"x": "data/good.run"}, {}, ParameterError, r"ctxbench\.answers"),
+        ({"x": {"selector": print, "set": {"k": 2}}}, {}, ParameterError, r"functools\.partial"),
         (["bm26"], {}, UnknownNameError, "bm26"),
         (["bm25"], {"baseline": "bm2"}, UnknownNameError, "unknown baseline 'bm2'; did you mean 'bm25'"),
         (["bm25"], {"metrics": ["R@"]}, InputError, "R@"),

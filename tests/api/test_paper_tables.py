@@ -80,6 +80,24 @@ def test_how_labels_were_judged_is_below_the_table():
     assert "trec_eval" not in plain
 
 
+def test_queries_that_means_leave_out_and_failures_are_below_the_table():
+    queries = [{"query": f"q{n}", "text": "area", **({"needs": "nothing"} if n > 3 else {})} for n in range(6)]
+    labels = [{"query": f"q{n}", "item": "area"} for n in range(4)]
+    data = ctxbench.dataset([{"name": "area"}, {"name": "mail"}], queries, labels)
+
+    def fails(request, _items):
+        if request["id"] == "q0":
+            raise ValueError("down")
+        return ["tool:area"]
+
+    results = ctxbench.evaluate(data, {"bm25": "bm25", "fails": fails}, **CHEAP)
+    for text in (results.to_latex(), results.to_markdown(), repr(results)):
+        assert "4 of 6 for completeness" in text
+        assert "5 to 6 of 6 for tokens" in text
+        assert text.count("down" if text == repr(results) else "failed on 1 of 6 queries") == 1
+    assert "applies to" not in ctxbench.evaluate(small("a"), ["bm25"], **CHEAP).to_latex(["completeness"])
+
+
 def test_several_datasets_are_groups_of_columns_and_one_family():
     selectors = {"all": "everything", "first": ctxbench.pipeline("bm25", refine=[{"first": {"n": 1}}])}
     both = ctxbench.evaluate([small("a_b"), small("c")], selectors, baseline="first", **CHEAP)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import re
+from functools import partial
 from types import SimpleNamespace
 
 import ir_measures
@@ -239,6 +241,41 @@ class TestExternalRuns:
         renamed = ctxbench.evaluate(graded(runs={"theirs": run}), {"x": "theirs"}, **CHEAP)
         assert renamed.to_run("x").equals(run)
 
+    @pytest.mark.parametrize(
+        ("name", "text", "error"),
+        [
+            ("gone.run", None, StorageError),
+            ("gone.jsonl", None, StorageError),
+            ("empty.run", "", InputError),
+            ("short.run", "q00 Q0 t1\n", InputError),
+        ],
+    )
+    def test_a_file_that_is_missing_or_faulty_is_refused_at_once(self, name, text, error, tmp_path):
+        if text is not None:
+            (tmp_path / name).write_text(text)
+        with pytest.raises(error, match=name):
+            ctxbench.answers(tmp_path / name)
+
+    def test_faults_of_a_file_in_a_definition_are_one_line_each(self, tmp_path):
+        (tmp_path / "theirs.yaml").write_text(
+            "name: theirs\nabout: Theirs.\npipeline:\n  retrieve: {run: {file: theirs.run}}\n"
+        )
+        (tmp_path / "theirs.run").write_text("")
+        with pytest.raises(InputError) as caught:
+            ctxbench.evaluate(graded(), {"theirs": str(tmp_path / "theirs.yaml")}, **CHEAP)
+        assert "the file is empty" in str(caught.value)
+        assert "\ufffd" not in str(caught.value)
+
+    def test_queries_that_a_run_lacks_are_counted_in_a_warning(self, measured, caplog):
+        run = theirs(measured)
+        (first, *rest) = run["query_id"].unique()
+        ctxbench.evaluate(graded(), {"theirs": ctxbench.answers(run)}, **CHEAP)
+        assert caplog.records == []
+        part = run[run["query_id"] == first]
+        ctxbench.evaluate(graded(), {"theirs": ctxbench.answers(part)}, **CHEAP)
+        (warning,) = (record.msg for record in caplog.records)
+        assert (warning.values["selector"], warning.values["n"]) == ("theirs", len(rest))
+
     def test_the_runs_of_several_datasets_are_one_selector(self):
         def small(name: str, query: str):
             items, labels = [{"name": "a"}, {"name": f"b{name}"}], [{"query": query, "item": "a"}]
@@ -339,8 +376,6 @@ class TestExternalRuns:
         with pytest.raises(InputError) as caught:
             graded(runs={"theirs": tmp_path / "a.run"})
         assert [fault.line for fault in caught.value.faults] == [1, 2]
-        with pytest.raises(InputError, match=r"gone\.run"):
-            ctxbench.evaluate(graded(), {"theirs": ctxbench.answers(tmp_path / "gone.run")}, **CHEAP)
 
     def test_a_run_of_another_catalog_is_refused(self):
         with pytest.raises(InputError, match="none of the 1 ranked documents is in the catalog"):
@@ -372,6 +407,30 @@ def test_the_page_on_runs(tmp_path):
     names: dict = {"folder": str(tmp_path / "run")}
     exec(shown, names)
     assert names["fused"].to_frame().index.tolist() == ["fused", "theirs"]
+
+
+def test_the_page_for_researchers(tmp_path, monkeypatch, capsys):
+    page = (ROOT / "experiments" / "guide" / "research.md").read_text("utf-8")
+    shown = "\n".join(re.findall("```python\n(.*?)```", page, re.DOTALL))
+    for old, new in (('"bfcl-simple"', '"tagged"'), ('"runs/paper"', repr(str(tmp_path / "paper")))):
+        assert old in shown
+        shown = shown.replace(old, new)
+    splits = ["tuning", "test"] * 6
+    queries = [
+        {"query": f"q{n}", "text": "area", "split": split, "tags": ["a", "b"][n > 5 :]}
+        for n, split in enumerate(splits)
+    ]
+    labels = [{"query": query["query"], "item": "area"} for query in queries]
+    data = ctxbench.dataset([{"name": "mail_area"}, {"name": "area"}], queries, labels, name="tagged")
+    monkeypatch.setattr(ctxbench, "load", {"tagged": data}.__getitem__)
+    monkeypatch.setattr(ctxbench, "evaluate", partial(ctxbench.evaluate, **CHEAP))
+    names: dict = {}
+    exec(shown, names)
+    printed = capsys.readouterr().out
+    counts = {tuple(line.split()[:3]) for line in printed.splitlines() if line.startswith(("a ", "b "))}
+    assert counts == {("a", "bm25", "3"), ("a", "ours", "3"), ("b", "bm25", "6"), ("b", "ours", "6")}
+    assert "ranks" in str(names["res"].provenance["selectors"]["ours"])
+    assert ctxbench.open(tmp_path / "paper", datasets=data).to_frame().equals(names["res"].to_frame())
 
 
 def test_a_fusion_of_runs_is_tuned():

@@ -23,7 +23,8 @@ from ctxbench.evaluation.metrics import (
     unavailable,
     worst_group,
 )
-from ctxbench.io.errors import InputError, ParameterError, UnknownNameError
+from ctxbench.io.errors import InputError, Message, ParameterError, UnknownNameError
+from ctxbench.model import registry
 from ctxbench.model.arrays import DEPTH, SESSION, Evidence, Judgments, Kinship, OfferedItems, Rankings, Via, name_stem
 
 NAN = math.nan
@@ -297,8 +298,8 @@ def test_a_selector_without_a_ranking_gets_no_ranking_metric_and_the_reason_is_n
     asked = parse_metrics(["nDCG@10", "recall", "BoR@5", "tokens", "same_server_confusions"])
     assert [str(metric) for metric in evaluate(asked, evidence)] == ["recall"]
     assert {str(metric): reason for metric, reason in unavailable(asked, evidence).items()} == {
-        "nDCG@10": "the selector returns no ranking",
-        "BoR@5": "the selector returns no ranking; it is not known how many items the rankings were made from",
+        "nDCG@10": Message("evaluation.no-rankings"),
+        "BoR@5": f"{Message('evaluation.no-rankings')}; it is not known how many items the rankings were made from",
         "tokens": "the items' tokens were not counted",
         "same_server_confusions": "it is not known which items are siblings",
     }
@@ -628,7 +629,13 @@ def test_names_in_ir_measures_parse_there():
         ("nDCG@ten", UnknownNameError, "unknown metric 'nDCG@ten'"),
         ("", UnknownNameError, "unknown metric ''"),
         ("R", ParameterError, "metric 'R' needs a cutoff, as in 'R@5'"),
-        ("recall@5", ParameterError, "metric 'recall' takes no cutoff, got @5"),
+        ("recall@5", ParameterError, "did you mean 'R@5'?"),
+        ("tokens@5", ParameterError, "metric 'tokens' takes no cutoff, got @5"),
+        ("mrr", UnknownNameError, "did you mean 'RR'?"),
+        ("path:mrr@10", UnknownNameError, "did you mean 'path:RR@10'?"),
+        ("P5", UnknownNameError, "did you mean 'P@5'?"),
+        ("ndcg_cut_10", UnknownNameError, "did you mean 'nDCG@10'?"),
+        (METRICS["R"], ParameterError, "named by a text"),
         ("R@0", ParameterError, "the cutoff of metric 'R' must be 1 to 100, got 0"),
         ("R@101", ParameterError, "the cutoff of metric 'R' must be 1 to 100, got 101"),
     ],
@@ -637,6 +644,15 @@ def test_a_text_that_is_no_metric_is_refused(text, error, message):
     with pytest.raises(error) as caught:
         parse_metric(text)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("given", [METRICS["R"], print])
+def test_an_entry_point_must_give_a_declaration_of_its_name(given, monkeypatch):
+    monkeypatch.setattr(registry, "names", lambda _kind: ("mine",))
+    monkeypatch.setattr(registry, "find", lambda _kind, _name: given)
+    with pytest.raises(ParameterError, match="whose name is equal to its own") as caught:
+        parse_metric("mine")
+    assert ("no Declaration" in str(caught.value)) == (given is print)
 
 
 def test_all_faulty_metrics_are_reported_at_once():

@@ -160,7 +160,7 @@ def test_figures_are_those_of_the_run(made_run) -> None:
     # completeness 2 of 4, tokens 40 + 32 + 37 + 0 + 18 + 0 over 6, items 8 / 6, one error of the user's selector
     assert line_of(text, "semantic/normal (baseline)").split()[2::2] == ["50.0", "21", "1.33", "0.25", "0"]
     assert line_of(text, "everything").split()[6] == "-"
-    assert "- Comp@5 of everything: the selector returns no ranking." in text
+    assert "- Comp@5 of everything: the selector returns no ranking" in text
     assert "failed on 1 of 6 queries; to fail counts as nothing offered." in text
     assert line_of(text.partition("\n\u2500")[2], "my <b>own</b>").rstrip().endswith(" 1")
 

@@ -12,7 +12,8 @@ from ctxbench.datasets.dataset import split_of
 from ctxbench.datasets.files import read_dataset, write_dataset
 from ctxbench.io.errors import InputError, ParameterError, StorageError
 from ctxbench.labelling.conversion import ImportSettings, read_grades
-from ctxbench.labelling.judgment_files import import_collection
+from ctxbench.labelling.import_files import ImportOptions, import_files
+from ctxbench.labelling.judgment_files import export_dataset, import_collection
 from ctxbench.labelling.sources import data_files
 
 TOOLLENS = Path(__file__).parents[4] / ".." / "shared" / "data" / "toollens"
@@ -52,6 +53,31 @@ def faults_of(root, settings=None):
     with pytest.raises(InputError) as caught:
         import_beir(root, settings)
     return [(Path(fault.path).name, fault.line, fault.message) for fault in caught.value.faults]
+
+
+def test_tags_of_queries_stay_and_other_fields_are_counted(folder):
+    queries = [
+        {"_id": "q1", "text": "one", "tags": ["x", "y"], "metadata": {"k": 1}, "note": "n"},
+        {"_id": "q2", "text": "two", "tags": "x", "metadata": {}},
+    ]
+    found = import_beir(folder(queries=queries))
+    assert [query.tags for query in found.dataset.queries] == [("x", "y"), ()]
+    assert sorted(found.ids["ignored fields"]) == ["metadata", "note", "tags"]
+
+
+def test_a_query_of_which_a_required_document_is_missing_is_partly_labelled_and_not_unlabelled(folder):
+    found = import_beir(folder(test="q1\tMED-10\t1\nq1\tgone\t1\nq 2\tgone\t1\n"))
+    assert found.counts["partly labelled queries (missing documents)"] == 1
+    assert found.ids["unlabelled queries (no required document)"] == ["q%202", "q3"]
+
+
+@pytest.mark.parametrize("is_export", [False, True])
+def test_a_dataset_is_named_after_the_folder_that_it_is_written_to_unless_it_is_an_export(is_export, folder, tmp_path):
+    root = folder()
+    if is_export:
+        export_dataset(read_dataset(TINY), root := tmp_path / "export", form="beir")
+    imported = import_files([root], options=ImportOptions(folder=tmp_path / "theirs"))
+    assert imported.dataset.name == ("tiny" if is_export else "theirs")
 
 
 def test_documents_become_items_and_one_score_means_required(folder, tmp_path):
