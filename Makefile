@@ -41,7 +41,7 @@ lint: $(VENV)/.test  ## formatting, lint rules, types
 	$(BIN)/mypy
 
 docs: $(VENV)/.test  ## build/docs: the documentation site, from pages, notebooks and docstrings; needs no network
-	$(BIN)/python -m sphinx -b html -q -W --keep-going -n -d build/doctrees . build/docs
+	$(BIN)/python -m sphinx -b html -q -W --keep-going -n -E -d build/doctrees . build/docs
 	@echo "Next: open build/docs/index.html in a browser"
 
 schemas: $(VENV)/.test  ## ctxbench/schemas: the JSON Schema of every file format, from its model

@@ -59,8 +59,8 @@ from ctxbench.model.items import Catalog, ItemKey
 
 GOLDEN = "golden"
 """The kind of hand-written evals, under any field names."""
-_OF_OTHERS = (*MAPPED, *OTHER_NAMES, *FIELD_NAMES)
-MAPPED_FIELDS = tuple(dict.fromkeys((*_OF_OTHERS, *LOG_FIELDS)))
+_FILE_FIELDS = (*MAPPED, *OTHER_NAMES, *FIELD_NAMES)
+MAPPED_FIELDS = tuple(dict.fromkeys((*_FILE_FIELDS, *LOG_FIELDS)))
 """The fields that may be mapped, of files of all kinds."""
 TRACES = "traces"
 """The name for logs of any kind, each document read by its own form."""
@@ -411,7 +411,7 @@ def _check_names(plan: ImportPlan, names: Mapping[str, str]) -> None:
     Raises:
         ParameterError: one is not.
     """
-    allowed, files = _OF_OTHERS, "these files"
+    allowed, files = _FILE_FIELDS, "these files"
     if plan.family == LOG:
         allowed, files = (*LOG_FIELDS, *(OTHER_NAMES if plan.of_family(CATALOG) else ())), "a log"
     for name, theirs in names.items():

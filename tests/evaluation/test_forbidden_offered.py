@@ -203,7 +203,7 @@ def test_it_is_shown_without_being_named_where_there_are_negatives(results, tmp_
     none = replace(orders(), labels=tuple(label for label in orders().labels if label.grade))
     res = scored(none, tmp_path / "orders")
     assert "forbidden_offered" not in res.to_frame().columns
-    assert "forbidden" not in repr(res) + markdown_report(res.summary, res.opened)
+    assert "forbidden offered" not in repr(res) + markdown_report(res.summary, res.opened)
 
 
 def test_the_items_wrongly_offered_are_counted(results):
