@@ -105,7 +105,7 @@ class Results:
         """What an appendix says of the run: versions, datasets with their hashes, selectors, seed, statistics, machine.
 
         A dict of dicts, by section. `print` shows a table in Markdown; `to_latex()` makes one in LaTeX. Parameters of
-        selectors that are not listed have their defaults.
+        selectors that are not listed have their defaults; those of a function are in its file, which is hashed.
 
         Example:
             >>> res = ctxbench.evaluate("datasets/smoke", ["bm25"], embedder="hashing", counter="chars/4")
