@@ -381,11 +381,10 @@ class CallableSource(Source):
     """Calls `function(request, items)` once per request, or `function(requests, items)` once per batch.
 
     `request` is a fresh dict (`request_body`). `items` is what the request may see: the same list at every call for
-    requests that see the same, one after the other, so that an index of it can be kept. An item may be
-    the same dict in several lists. Neither may be changed, and a change makes every query that was asked with that list
-    an error. What the function prints goes to standard error. It returns the ids chosen, best first (or rows
-    of id and score), or an answer as a dict, in which `query` may be left out. There is no time limit: use a command
-    for that.
+    requests that see the same, one after the other, so that an index of it can be kept. An item may be the same dict in
+    several lists. Neither may be changed, and a change makes every query that was asked with that list an error. What
+    the function prints goes to standard error. It returns the ids chosen, best first (or rows of id and score), or an
+    answer as a dict, in which `query` may be left out. There is no time limit: use a command for that.
     """
 
     def __init__(
@@ -415,7 +414,7 @@ class CallableSource(Source):
         check_function(function)
         self._values: dict[str, Any] = {}
         if isinstance(function, functools.partial) and not function.args and is_json(function.keywords):
-            function, self._values = function.func, dict(function.keywords)
+            self._values, function = dict(function.keywords), function.func
         self._function, self._spec, self._send, self._batch = function, spec, send, batch
         self._base = Path.cwd() if base is None else base
         self._source = _source_of(function)
@@ -447,8 +446,8 @@ class CallableSource(Source):
 
         As they were when this object was made. Of a callable without a name there is `unnamed`, which no other has.
         """
-        described = {**self._description, "send": self._send, "batch": self._batch}
-        return {**described, "values": dict(self._values)} if self._values else described
+        values = {"values": dict(self._values)} if self._values else {}
+        return {**self._description, "send": self._send, "batch": self._batch, **values}
 
     def defaults(self, names: Iterable[str]) -> dict[str, Any]:
         """The defaults of some of its parameters behind the request and the items; those without one are left out.
@@ -744,7 +743,8 @@ def _spec_of(function: Callable[..., Any]) -> str | None:
     name, module = getattr(function, "__qualname__", ""), getattr(function, "__module__", None) or ""
     if not inspect.isfunction(function) or module not in sys.modules:
         return None
-    value = functools.reduce(lambda owner, part: getattr(owner, part, None), name.split("."), sys.modules[module])
+    value: Any = sys.modules[module]
+    value = functools.reduce(lambda owner, part: getattr(owner, part, None), name.split("."), value)
     return f"{module}:{name}" if value is function else None
 
 
