@@ -543,6 +543,10 @@ def _columns(noun: str, names: tuple[str, ...]) -> Mapping[str, str]:
         InputError: two columns may hold the same field.
     """
     role = "documents" if noun == "items" else noun
+    if noun != "items":  # a topic is a query in TREC's files, and elsewhere what the query is about
+        others = tuple(name for name in names if name.casefold() != "topic")
+        own = {"query"} if noun == "labels" else {"query", "text"}
+        names = others if own <= {*others} or field_columns(role, _PUBLISHED[noun]["query"], others) else names
     columns = {field: field_columns(role, published, names) for field, published in _PUBLISHED[noun].items()}
     if noun == "labels":
         for field in ("query", "item"):

@@ -105,7 +105,7 @@ class Results:
         """What an appendix says of the run: versions, datasets with their hashes, selectors, seed, statistics, machine.
 
         A dict of dicts, by section. `print` shows a table in Markdown; `to_latex()` makes one in LaTeX. Parameters of
-        selectors that are not listed have their defaults.
+        selectors that are not listed have their defaults; those of a function are in its file, which is hashed.
 
         Example:
             >>> res = ctxbench.evaluate("datasets/smoke", ["bm25"], embedder="hashing", counter="chars/4")
@@ -310,7 +310,8 @@ class Results:
 
         Raises:
             UnknownNameError: there is no such selector or metric.
-            ParameterError: `metrics` is empty, or the selector or the baseline has no values of a metric by query.
+            ParameterError: `metrics` is empty, the selector or the baseline has no values of a metric by query, or
+                there are no groups for `by_group`.
 
         Source: Cohen, Statistical Power Analysis for the Behavioral Sciences, 1988, section 2.3.5; Lakens, Calculating
             and reporting effect sizes, Frontiers in Psychology 4, 2013.
@@ -320,6 +321,7 @@ class Results:
             >>> res.compare(metrics=["completeness"])[["selector", "baseline", "higher", "significant"]].values.tolist()
             [['everything', 'bm25', 10, True]]
         """
+        raise_first((by_group and not self._group_notes(), Message("api.no-groups")))
         base = self._baseline(baseline)
         if metrics is None:
             defaults = [name for name in self._shown_metrics if not parse_metric(name).declaration.parts]
@@ -483,7 +485,7 @@ class Results:
         if bold is not None:
             check_known("value of bold", bold, ["best"])
         compared = correct(self._comparisons(self._pairs(base), names)) if stars else {}
-        return figure_table(
+        table = figure_table(
             self.summary,
             [parse_metric(name) for name in names],
             {(dataset, selector, name): comparison for (dataset, selector, _, name), comparison in compared.items()},
@@ -491,6 +493,7 @@ class Results:
             bold=bold is not None,
             intervals=intervals,
         )
+        return replace(table, notes=(*table.notes, *self._group_notes())) if compared else table
 
     def _repr_html_(self) -> str:
         notes = "".join(f"<p>{escape(line)}</p>" for line in self._notes())
@@ -506,7 +509,7 @@ class Results:
         keys = dict.fromkeys(column.key for of_dataset in columns.values() for column in of_dataset)
         reasons = chain.from_iterable(reason_notes(*pair) for pair in columns.items())
         notes = (*judged_note(self.summary.manifest), *size_notes(titled, keys), *dict.fromkeys(reasons))
-        return [*notes, *self._failures()]
+        return [*notes, *(self._group_notes() if self._against else ()), *self._failures()]
 
     def _table(self) -> pd.DataFrame:
         """The table of the console as texts: means with intervals; `*` = significantly different from the baseline."""
@@ -625,12 +628,15 @@ class Results:
 
     def _groups(self, dataset: str) -> IntArray:
         """A number for the group of every query, shape (n_queries,); one without a group is a group alone."""
-        names = [
-            ("query", query.id) if query.group is None else ("group", query.group)
-            for query in self.datasets[dataset].queries
-        ]
+        queries = self.datasets[dataset].queries
+        names = [("query", query.id) if query.group is None else ("group", query.group) for query in queries]
         number = {name: index for index, name in enumerate(dict.fromkeys(names))}
         return np.array([number[name] for name in names], dtype=np.int64)
+
+    def _group_notes(self) -> list[str]:
+        """That p counts queries, if a dataset has several queries of one group."""
+        has_groups = any(len(set(groups)) < len(groups) for groups in map(self._groups, self.datasets))
+        return [Message("api.p-by-query")] if has_groups else []
 
     def _part(self, dataset: str, selector: str) -> Part:
         check_known("selector", selector, self.selectors)

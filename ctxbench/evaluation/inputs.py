@@ -406,6 +406,7 @@ def _unsuited(experiment: Experiment, datasets: Mapping[str, Dataset], resources
 
 def _queries_without_ranking(experiment: Experiment, datasets: Mapping[str, Dataset]) -> Iterator[str]:
     """A warning for each selector and dataset with queries that a run of another program lacks."""
+    hint = "" if experiment.split else "; measure a run of one split with `split`"
     for spec, dataset in itertools.product(experiment.selectors, datasets.values()):
         runs = (
             [step.call for step in spec.pipeline.steps() if isinstance(step.call, ExternalRun)] if spec.pipeline else []
@@ -413,7 +414,7 @@ def _queries_without_ranking(experiment: Experiment, datasets: Mapping[str, Data
         for run in runs:
             queries = [query.id for query in dataset.measured().queries]
             if missing := [query for query in queries if query not in run.rankings]:
-                names = {"selector": spec.name, "dataset": dataset.name, "first": missing[0]}
+                names = {"selector": spec.name, "dataset": dataset.name, "first": missing[0], "hint": hint}
                 yield Message("evaluation.run-lacks-queries", n=len(missing), of=len(queries), **names)
 
 

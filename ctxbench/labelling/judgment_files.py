@@ -28,6 +28,8 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import numpy as np
+
 from ctxbench.catalogs.instructions import rule_files
 from ctxbench.catalogs.snapshots import SnapshotPart
 from ctxbench.catalogs.tool_lists import OTHER_NAMES, is_tool_list, read_tool_list
@@ -81,7 +83,7 @@ from ctxbench.labelling.conversion import (
     split_name,
 )
 from ctxbench.labelling.sources import ImportKind, make_kinds
-from ctxbench.model.arrays import Grade
+from ctxbench.model.arrays import Grade, falling
 from ctxbench.model.items import Catalog, Item, read_key
 from ctxbench.model.requests import Request
 
@@ -372,7 +374,8 @@ def answers_of_run(
 ) -> tuple[list[dict[str, Any]], dict[str, list[str]]]:
     """Convert a run into answers for `ctxbench score`: the first `keep` documents are offered, all are the ranking.
 
-    Documents are found by item id, or by published id (the name of an item).
+    Documents are found by item id, or by published id (the name of an item). Tied scores are lowered (see `falling`),
+    since readers of answers order ties as the catalog does, and a run as trec_eval does.
 
     Args:
         run: from `read_run`.
@@ -393,9 +396,16 @@ def answers_of_run(
     for names, noun, expected in ((list(run), "queries", queries), (documents, "ranked documents", item_ids)):
         if not any(name in expected for name in names):
             raise ParameterError(none_found(names, f"{noun} of the run", f"the dataset {dataset.name}", list(expected)))
-    rankings = {
-        query: [{"id": item_ids[document], "score": score} for document, score in pairs if document in item_ids]
+    kept = {
+        query: [(item_ids[document], score) for document, score in pairs if document in item_ids]
         for query, pairs in queries.items()
+    }
+    rankings = {
+        query: [
+            {"id": item, "score": score}
+            for (item, _), score in zip(pairs, falling(np.array([score for _, score in pairs])).tolist(), strict=True)
+        ]
+        for query, pairs in kept.items()
     }
     if not any(rankings.values()):
         raise ParameterError(

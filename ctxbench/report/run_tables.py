@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 import shlex
 from collections import Counter
@@ -365,7 +366,11 @@ def about_selector(manifest: Mapping[str, Any], name: str) -> tuple[str, str]:
     ran = {name for key, entry in manifest.get("datasets", {}).items() for name in (key, str(entry.get("name", key)))}
     if manifest["experiment"].get("split") != "test" and may_have_seen(description, ran):
         about = f"{about}; {SEEN}"
-    values = ", ".join(f"{key} {value_text(value)}" for key, value in described.get("values", {}).items())
+    arguments = description.get("values", {}) if "callable" in description else {}  # bound to a function
+    values = ", ".join(
+        f"{key} {value_text(value) if isinstance(value, str | int | float) else json.dumps(value, ensure_ascii=False)}"
+        for key, value in {**arguments, **described.get("values", {})}.items()
+    )
     if described.get("like"):  # then its own size counts for nothing
         values = f"as many items as {described['like']}"
     recalls = (described.get("index_recall") or {}).items()

@@ -35,6 +35,7 @@ from ctxbench.selectors.protocol import (
     Waiting,
     by_catalog,
     catalog_items,
+    is_json,
     item_row,
     quoted,
     request_body,
@@ -380,11 +381,10 @@ class CallableSource(Source):
     """Calls `function(request, items)` once per request, or `function(requests, items)` once per batch.
 
     `request` is a fresh dict (`request_body`). `items` is what the request may see: the same list at every call for
-    requests that see the same, one after the other, so that an index of it can be kept. An item may be
-    the same dict in several lists. Neither may be changed, and a change makes every query that was asked with that list
-    an error. What the function prints goes to standard error. It returns the ids chosen, best first (or rows
-    of id and score), or an answer as a dict, in which `query` may be left out. There is no time limit: use a command
-    for that.
+    requests that see the same, one after the other, so that an index of it can be kept. An item may be the same dict in
+    several lists. Neither may be changed, and a change makes every query that was asked with that list an error. What
+    the function prints goes to standard error. It returns the ids chosen, best first (or rows of id and score), or an
+    answer as a dict, in which `query` may be left out. There is no time limit: use a command for that.
     """
 
     def __init__(
@@ -401,8 +401,8 @@ class CallableSource(Source):
         Args:
             function: any callable but a class or a coroutine function.
             spec: where `load_callable` found it; default: its own module and name, if it is a function of a module.
-                A callable that is neither (a partial object, an instance, a lambda) is described as no other,
-                because what is in it cannot be: its answers are never taken for those of another run.
+                Of a partial object with JSON values as keyword arguments it is that of its function, beside its values.
+                Any other callable (an instance, a lambda) is described as no other: its answers are never reused.
             send: what it is called with besides the request: `items`, `ids`, or `nothing` (then `function(request)`).
             batch: call it once for several requests; it returns a list in their order, or a dict by query id.
             base: what paths are shown relative to.
@@ -412,9 +412,11 @@ class CallableSource(Source):
         """
         check_choice("send", send, SENDS)
         check_function(function)
+        self._values: dict[str, Any] = {}
+        if isinstance(function, functools.partial) and not function.args and is_json(function.keywords):
+            self._values, function = dict(function.keywords), function.func
         self._function, self._spec, self._send, self._batch = function, spec, send, batch
         self._base = Path.cwd() if base is None else base
-        self._values: dict[str, Any] = {}
         self._source = _source_of(function)
         self._description = _described(function, spec or _spec_of(function), self._source, self._base)
         self._catalog, self._rows = "", _ItemRows()
@@ -742,8 +744,7 @@ def _spec_of(function: Callable[..., Any]) -> str | None:
     if not inspect.isfunction(function) or module not in sys.modules:
         return None
     value: Any = sys.modules[module]
-    for part in name.split("."):
-        value = getattr(value, part, None)
+    value = functools.reduce(lambda owner, part: getattr(owner, part, None), name.split("."), value)
     return f"{module}:{name}" if value is function else None
 
 
@@ -771,8 +772,7 @@ def _described(function: Callable[..., Any], spec: str | None, source: Path | No
 
 
 def _message(error: BaseException) -> str:
-    message = str(error)
-    return f"{type(error).__name__}: {message[:500]}" if message else type(error).__name__
+    return f"{type(error).__name__}: {error!s:.500}" if str(error) else type(error).__name__
 
 
 def _location(error: BaseException, source: Path | None, base: Path, *, imported: bool = False) -> str:

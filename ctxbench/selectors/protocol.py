@@ -444,6 +444,14 @@ def dumps(message: Mapping[str, Any]) -> str:
         ) from error
 
 
+def is_json(value: Any) -> bool:
+    """Whether a value comes back from JSON as it was."""
+    try:
+        return bool(json.loads(json.dumps(value, allow_nan=False)) == value)
+    except (TypeError, ValueError):
+        return False
+
+
 class MalformedError(ValueError):
     """A text is no JSON; says what is wrong, and the 1-based column (0 = unknown)."""
 

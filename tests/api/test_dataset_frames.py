@@ -221,6 +221,17 @@ def test_beside_an_id_the_column_query_is_the_text():
     assert grades(made) == {("1", "reference:d1"): 2}
 
 
+@pytest.mark.parametrize("name", ["_id", "id", "qid"])
+def test_beside_an_id_the_column_topic_is_none(name):
+    topics = pd.DataFrame({"topic": ["places"], name: ["1"], "text": ["where"]})
+    labels = pd.DataFrame({"topic": ["places"], "query": ["1"], "docno": ["d1"], "label": [1]})
+    made = ctxbench.dataset(CORPUS, topics, labels)
+    assert made.queries[["query", "text"]].values.tolist() == [["1", "where"]]
+    alone = topics[["text"]].assign(topic="1")  # TREC's name, where there is no other
+    assert ctxbench.dataset(CORPUS, alone, labels).queries["query"].tolist() == ["1"]
+    assert grades(made) == {("1", "reference:d1"): 2}
+
+
 @pytest.mark.parametrize(
     ("items", "queries", "labels", "columns"),
     [

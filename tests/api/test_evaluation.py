@@ -583,6 +583,18 @@ def test_paraphrases_are_compared_by_group():
     assert by_query["high"] < 0 < by_group["high"]
     alone = res.compare("roots", metrics=["tokens"], by_group=True)
     assert alone["difference"].tolist() == res.compare("roots", metrics=["tokens"])["difference"].tolist()
+    note = "p and intervals count queries"
+    assert all(note in text for text in (repr(res), res.to_markdown(["tokens"]), res.to_latex(["tokens"])))
+    assert note not in res.to_markdown(["tokens"], stars=False)  # nothing is compared
+
+
+def test_by_group_without_groups_is_an_error():
+    queries = [{"query": f"q{n}", "text": "area", "group": f"g{n}"} for n in range(2)]  # each is a group alone
+    ds = ctxbench.dataset([{"name": "area"}], queries, [{"query": "q0", "item": "tool:area"}])
+    res = ctxbench.evaluate(ds, ["bm25", "everything"], **CHEAP)
+    with pytest.raises(ParameterError, match="no two queries of the results are of one group"):
+        res.compare(by_group=True)
+    assert "by_group" not in repr(res)
 
 
 # ------------------------------------------------------------------------------------- judged as trec_eval does

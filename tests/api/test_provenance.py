@@ -6,6 +6,7 @@ import json
 import platform
 import re
 from datetime import UTC, datetime
+from functools import partial
 
 import numpy as np
 import pytest
@@ -18,6 +19,10 @@ from tests.api.conftest import CHEAP, ROOT, SMOKE
 
 def first_item(request, items):
     return [items[0]["_id"]]
+
+
+def first_items(request, items, n):
+    return [item["_id"] for item in items[:n]]
 
 
 @pytest.fixture
@@ -60,6 +65,18 @@ def test_it_is_a_table_ready_to_paste(res):
     assert max(map(len, re.findall("[0-9a-f]+", text))) <= 16  # a hash may be broken
     assert facts._repr_html_().count("<tr>") == len(lines) - 2
     assert json.loads(json.dumps(facts)) == facts
+
+
+def test_a_function_is_identified_by_its_file_and_the_values_that_are_bound_to_it(tmp_path):
+    bound, items = {}, {}
+    for n in (1, 2):
+        out = tmp_path / "run"  # is continued: another value is another selector
+        mine = {"mine": partial(first_items, n=n)}
+        res = ctxbench.evaluate(SMOKE, mine, metrics=["items"], out=out, **CHEAP)
+        bound[n], items[n] = res.provenance["selectors"]["mine"], res.to_frame()["items"].item()
+    assert bound[1] == bound[2].replace("n 2", "n 1") != bound[2]
+    assert re.search(":first_items, sha256 [0-9a-f]{16}", bound[2])
+    assert items == {1: 1, 2: 2}
 
 
 def test_a_run_whose_times_are_lost_has_the_rest(res):

@@ -275,6 +275,12 @@ class TestExternalRuns:
         ctxbench.evaluate(graded(), {"theirs": ctxbench.answers(part)}, **CHEAP)
         (warning,) = (record.msg for record in caplog.records)
         assert (warning.values["selector"], warning.values["n"]) == ("theirs", len(rest))
+        assert "with `split`" in str(warning)
+        caplog.clear()
+        part = run[run["query_id"] == rest[0]]
+        ctxbench.evaluate(graded(), {"theirs": ctxbench.answers(part)}, split="test", **CHEAP)
+        (warning,) = (record.msg for record in caplog.records)
+        assert "split" not in str(warning)  # it is given
 
     def test_the_runs_of_several_datasets_are_one_selector(self):
         def small(name: str, query: str):

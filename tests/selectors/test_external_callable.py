@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import pickle
 import subprocess
 import sys
 import textwrap
@@ -340,11 +341,31 @@ def test_a_callable_without_a_name_is_described_as_no_other():
     def made(name):
         return lambda request, items: [name]
 
-    for function in (made(A), functools.partial(load_callable, A), lambda *_: []):
+    partials = (
+        functools.partial(load_callable, A),
+        functools.partial(pick, name=object()),
+        functools.partial(made(A), n=1),
+    )
+    for function in (made(A), *partials, lambda *_: []):
         first, second = CallableSource(function), CallableSource(function)
         assert first.describe() == first.describe()
         assert first.describe() != second.describe()
         assert "cannot be identified in a later run; name a function" in first.describe()["unnamed"]
+
+
+def pick(request, items, name=""):
+    return [name]
+
+
+def test_a_partial_function_is_described_by_its_function_and_its_values():
+    plain = CallableSource(pick).describe()
+    for value in (A, B, ["x", {"y": None}]):
+        source = CallableSource(functools.partial(pick, name=value))
+        assert source.describe() == {**plain, "values": {"name": value}}
+        assert pickle.loads(pickle.dumps(source)).describe() == source.describe()
+    assert "unnamed" not in plain
+    selector = External(CallableSource(functools.partial(pick, name=A)), name="mine")
+    assert chosen(selector.select(batch_of("a"))) == [[A]]
 
 
 def test_a_function_of_a_module_is_described_by_that():

@@ -7,7 +7,9 @@ from pathlib import Path
 import ir_measures
 import pytest
 
-from ctxbench.datasets.files import read_dataset
+import ctxbench
+from ctxbench.datasets.files import read_dataset, write_dataset
+from ctxbench.io.documents import dump_jsonl
 from ctxbench.io.errors import InputError, ParameterError, StorageError
 from ctxbench.io.rows import read_run
 from ctxbench.labelling.conversion import ImportSettings
@@ -138,8 +140,6 @@ def test_a_faulty_run_is_refused(tmp_path):
 
 
 def test_a_run_becomes_answers_that_score_reads(tmp_path):
-    from ctxbench.io.documents import dump_jsonl
-
     data = read_dataset(TINY)
     run = {"q01": [("rule:code%20review", 2.0), ("create_issue", 1.5), ("release calendar", 1.0)], "qx": [("a", 1.0)]}
     answers, odd = answers_of_run(run, data, keep=1)
@@ -160,6 +160,26 @@ def test_a_run_becomes_answers_that_score_reads(tmp_path):
     assert FileSource(path).unknown(query.id for query in data.queries) == ()
     with pytest.raises(ParameterError, match="keep must be 0 or more"):
         answers_of_run(run, data, keep=-1)
+
+
+def test_the_order_of_ties_is_kept_in_answers(files, tmp_path):
+    documents = [f"d{number}" for number in range(1, 10)]
+    root = files(
+        **{"corpus.tsv": "".join(f"{name}\tabout {name}\n" for name in documents), "test.qrels": "1 0 d7 1\n2 0 d2 1\n"}
+    )
+    data = imported(root, corpus="corpus.tsv").dataset
+    write_dataset(data, tmp_path / "data")
+    path = tmp_path / "ties.run"
+    path.write_text("".join(f"{query} Q0 {name} 1 1.0 t\n" for query in "12" for name in documents))
+    run = read_run(path)
+    answers, _ = answers_of_run(run, data, keep=5)
+    (tmp_path / "answers.jsonl").write_text(dump_jsonl(answers), "utf-8")
+    systems = {"run": ctxbench.answers(path), "answers": ctxbench.answers(tmp_path / "answers.jsonl")}
+    res = ctxbench.evaluate(tmp_path / "data", systems, metrics=["nDCG@10"], counter="chars/4")
+    qrels = [ir_measures.Qrel("1", "d7", 1), ir_measures.Qrel("2", "d2", 1)]
+    scored = [ir_measures.ScoredDoc(query, *pair) for query, pairs in run.items() for pair in pairs]
+    expected = ir_measures.calc_aggregate([ir_measures.nDCG @ 10], qrels, scored)[ir_measures.nDCG @ 10]
+    assert res.to_frame()["nDCG@10"].tolist() == pytest.approx([expected, expected])
 
 
 @pytest.mark.parametrize(
