@@ -126,9 +126,9 @@ def test_policies_that_keep_the_default_have_their_own_numbers(made):
         answer(tuning)
         == advice_of(tuning)
         == (
-            "normal and strict: keep the default (specification's defaults); normal: label about 300 to 640 more requests "
-            "to tell whether a setting meets the target; strict: label about 7 to 21 more requests to tell whether a "
-            "setting meets the target."
+            "normal and strict: keep the default (specification's defaults); normal: label about 300 to 640 more "
+            "requests to tell whether a setting meets the target; strict: label about 7 to 21 more requests to tell "
+            "whether a setting meets the target."
         )
     )
     lines = console_table(tuning).splitlines()
