@@ -302,7 +302,7 @@ class AgentDefinition(TypedDict, total=False):
     """An agent file: what an agent has, and the selector that chooses from it."""
 
     name: Annotated[str, MinLen(1)]
-    """The name of the agent; by default that of the file."""
+    """The name of the agent; by default that of the file. Results name its selector by the file in any case."""
     sources: Required[AgentSources]
     """Where its items come from."""
     snapshot: str

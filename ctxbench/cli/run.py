@@ -203,7 +203,12 @@ def _run(
             if prepared.experiment.path is None:
                 for line in _all_empty(prepared, RunFolder(path)):
                     bar.say(line)
-        _report(RunFolder(path), prepared.datasets, prepared.counter, targets=targets, page=page)
+        answered = any(
+            RunFolder(path).error_count(name, selector.name) < len(dataset.measured())
+            for name, dataset in prepared.datasets.items()
+            for selector in prepared.experiment.selectors
+        )
+        _report(RunFolder(path), prepared.datasets, prepared.counter, targets=targets, page=page, answered=answered)
     except KeyboardInterrupt as stopped:
         if page:  # else nothing is kept
             stopped.add_note("the same command goes on from here")
@@ -273,8 +278,12 @@ def _report(
     *,
     targets: ReportTargets,
     page: bool = True,
+    answered: bool = True,
 ) -> None:
-    """Write the summary and the page of a finished run, then print: whoever reads may leave before the end."""
+    """Write the summary and the page of a finished run, then print: whoever reads may leave before the end.
+
+    Without `answered` no query was answered, and no table is printed: an error follows.
+    """
     summary = summarise_run(folder)
     write_atomic(folder.path / "summary.json", dump_json(summary.as_dict(), indent=2))
     if targets.csv is not None:
@@ -290,7 +299,7 @@ def _report(
     try:
         if targets.json:
             print_json(summary.as_dict())
-        else:
+        elif answered:
             print_summary(summary)
     finally:
         if where is not None:

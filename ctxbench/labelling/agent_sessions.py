@@ -28,6 +28,7 @@ from ctxbench.datasets.queries import group_pairs
 from ctxbench.io.errors import Fault, Message
 from ctxbench.labelling.record_files import snake
 from ctxbench.labelling.sources import make_kinds
+from ctxbench.labelling.trace_exports import kind_of
 from ctxbench.labelling.trace_labels import SERVERS, SessionNames, use_of
 from ctxbench.labelling.trace_messages import (
     LIKE_CALLS,
@@ -37,10 +38,13 @@ from ctxbench.labelling.trace_messages import (
     get,
     parsed,
     plain_text,
+    read_messages,
     result_status,
     same_tool,
     seconds,
+    summarise_messages,
 )
+from ctxbench.labelling.trace_turns import TURN_FIELDS
 from ctxbench.model.requests import Message as ChatTurn
 
 _FIELDS = {
@@ -697,6 +701,31 @@ def _has_roles(values: Sequence[Any]) -> bool:
     return is_session and 2 * sum(map(bool, roles)) >= len(roles) and 2 * len(lines) >= len(values)
 
 
+def _has_whole_conversations(values: Sequence[Any]) -> bool:
+    """Whether each document is a whole conversation, not a turn or a model call with the messages before it.
+
+    Documents have messages and no other field of a turn. Some have calls before the last message of the user, and none
+    of these begins as another document is.
+    """
+    others = {*TURN_FIELDS} - {"messages", "conversation"}
+    if not all(kind_of(value) == "turns" and not others & value.keys() for value in values):
+        return False
+    try:
+        conversations = [read_messages(value["messages"]) for value in values]
+    except (TypeError, ValueError, RecursionError):
+        return False
+    dialogues = [
+        [(message.role, message.text) for message in messages if message.role in ("user", "assistant") and message.text]
+        for messages in conversations
+    ]
+    longer = [
+        n for n, messages in enumerate(conversations) if messages and summarise_messages(messages, history=0).earlier
+    ]
+    return bool(longer) and not any(
+        dialogues[n][: len(dialogue)] == dialogue for n in longer for i, dialogue in enumerate(dialogues) if i != n
+    )
+
+
 def _has_line(*forms: Mapping[str, type | tuple[Any, ...]]) -> Callable[[Sequence[Any]], bool]:
     """Whether any of the first documents has the fields of a form, each with a type or some values."""
     return lambda values: any(
@@ -724,7 +753,9 @@ KINDS = make_kinds(
         ),
         "gemini-cli": _has_line({"sessionId": str, "projectHash": str}, {"sessionId": str, "type": ("gemini",)}),
         "opencode": _has_line({"info": dict, "messages": list}),
-        "transcript": lambda values: _has_roles(values) or bool(transcript_fields(values)),
+        "transcript": lambda values: (
+            _has_roles(values) or bool(transcript_fields(values)) or _has_whole_conversations(values)
+        ),
     }
 )
 """Kinds of sessions, in the order in which they are tried."""

@@ -116,20 +116,20 @@ class LogFiles:
 
     def _read_document(self, document: Document, *, is_session: bool) -> bool:
         """Read a document; returns whether it, or a part of it, could be read."""
-        counts, at = self.findings.counts, Fault("", document.path, document.line)
+        counts, at, value = self.findings.counts, Fault("", document.path, document.line), document.value
+        names = {name: field for name, field in self._fields.items() if name == "conversation" or not is_session}
+        if names and isinstance(value, dict):
+            self._mapped.update(mapped(value, names))
+            value = renamed(value, names)
         if is_session:
             n_faults = len(self.findings.faults)
-            self._turns += self._sessions.read(document.value, counts["lines"], at)
+            self._turns += self._sessions.read(value, counts["lines"], at)
             return n_faults == len(self.findings.faults)
         text = document.text.strip() or json.dumps(document.value)
         if (digest := blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()) in self._hashes:
             counts["lines_twice"] += 1
             return True
         self._hashes.add(digest)
-        value = document.value
-        if self._fields and isinstance(value, dict):
-            self._mapped.update(mapped(value, self._fields))
-            value = renamed(value, self._fields)
         return self._rows.read(value, counts["lines"], at)
 
 

@@ -62,7 +62,7 @@ COUNTS: dict[str, tuple[str, ...]] = {
     "calls": (
         *("calls_ok", "calls_error", "calls_unknown_tool", "calls_not_offered", "calls_not_available"),
         *("calls_outside_catalog", "calls_ambiguous", "calls_without_request", "calls_of_earlier_turns"),
-        "calls_unread",
+        *("requests_of_earlier_turns", "calls_unread"),
     ),
     "signals": tuple(f"signal_{name}" for name in SIGNALS),
 }
@@ -173,7 +173,12 @@ NOTES = {
         *("labelling.spans-unreadable", "labelling.spans-twice"),
         *("labelling.spans-without-content", "labelling.logs-without-span"),
         *("labelling.records-without-request", "labelling.responses-unread", "labelling.responses-missing"),
-        *("labelling.calls-without-request", "labelling.calls-of-earlier-turns", "labelling.calls-unread"),
+        *(
+            "labelling.calls-without-request",
+            "labelling.calls-of-earlier-turns",
+            "labelling.requests-of-earlier-turns",
+            "labelling.calls-unread",
+        ),
         *("labelling.model-calls-of-helpers", "labelling.available-unknown"),
         *("labelling.calls-error", "labelling.calls-unknown-tool"),
         *("labelling.calls-not-offered", "labelling.calls-not-available", "labelling.scopes-unknown"),

@@ -586,3 +586,4 @@ def _complete(turns: list[Turn], findings: LogFindings, *, history: int) -> None
         messages += [*([ChatTurn("user", turn.text)] if turn.text else []), *answers]
         del messages[: -history or None]
     findings.counts["calls_of_earlier_turns"] += n_lost
+    findings.counts["requests_of_earlier_turns"] += max(max(users) - len(turns), 0) if n_lost else 0

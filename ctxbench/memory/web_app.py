@@ -262,7 +262,9 @@ class SelectBody(FileModel):
             yield ("time",), Message("memory.time-in-chat")
 
 
-_OFFERED = _object({"id": _STRING, "mode": _STRING, "tokens": _COUNT}, {"score": _NUMBER, "rule": _STRING})
+_OFFERED = _object(
+    dict.fromkeys(("id", "type", "name", "mode"), _STRING) | {"tokens": _COUNT}, {"score": _NUMBER, "rule": _STRING}
+)
 _COUNTS = {"type": "object", "additionalProperties": _COUNT}
 _ANSWER = _object(
     {"selector": _STRING, "parameters": {"type": "object"}, "embedder": _STRING, "tokens": _STRING, "query": _STRING}

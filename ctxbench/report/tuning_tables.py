@@ -262,11 +262,12 @@ def answer(tuning: Tuning) -> str:
         return f"{_over_datasets(name, by_policy[name])}."
     ((dataset, outcome),) = by_policy[name]
     (group,) = (group for group in dataset.same_advice() if outcome in group)
-    why = "" if outcome.recommended else _why_default(outcome)
+    if outcome.recommended is None:
+        return _advice(dataset, group)
     chosen = outcome.chosen
     short = outcome.shipped or (chosen and f"{chosen.selector}{' as tuned' * bool(chosen.values)}") or ""
     comparison = _more_complete(dataset, outcome)
-    return f"{policy_names(group)}: {_winner(dataset, outcome, short)}{why}.{comparison and f' {comparison}.'}"
+    return f"{policy_names(group)}: {_winner(dataset, outcome, short)}.{comparison and f' {comparison}.'}"
 
 
 def _winner(dataset: DatasetTuning, outcome: PolicyOutcome, chosen: str) -> str:
@@ -647,8 +648,10 @@ def _outcome(dataset: DatasetTuning, group: Sequence[PolicyOutcome]) -> Iterator
         yield from _wrapped(f"{outcome.policy.name}: {policy_text(outcome.policy)}", 2, 4)
     outcome, chosen = group[0], group[0].chosen
     if chosen is None:
-        for reason in dict.fromkeys(f"{default_text(member)}; {target_text(member)}" for member in group):
-            yield from _wrapped(reason.removesuffix(f"; {document.NONE}"), 4, 6)
+        reasons = group_pairs((f"{default_text(member)}; {target_text(member)}", member) for member in group)
+        for reason, members in reasons.items():
+            names = f"{policy_names(members)}: " if len(reasons) > 1 else ""
+            yield from _wrapped(f"{names}{reason.removesuffix(f'; {document.NONE}')}", 4, 6)
         return
     yield from _wrapped(f"{choice_text(outcome, chosen)}{_replaced_text(outcome)}", 4, 6)
     splits = {ALL: chosen.tuning} if dataset.all_decide else {TUNING: chosen.tuning, TEST: chosen.test}

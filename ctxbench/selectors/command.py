@@ -141,6 +141,7 @@ def malformed_line(line: bytes, error: object) -> str:
 _LINE_LIMIT = 64 * 2**20  # bytes; a longer line arrives in pieces, none of which is an answer
 _STDERR_LINES = 40
 _LAST_LINES = 3  # of standard error, which a message quotes
+_LOCATION = re.compile(r"\S+\.[A-Za-z]\w*:\d+")  # what Node prints first: file:///home/me/select.mjs:2
 _ERROR = re.compile(r"^\s*(Uncaught )?[\w.]*(Error|Exception)\b")  # of many runtimes, Node first: before the stack
 _GRACE_S = 1.0  # how long a process may take to end once its standard input is closed
 
@@ -230,14 +231,16 @@ class LineProcess:
     def last_words(self) -> str:
         """The last three lines of its standard error, to be put behind a message; empty if there are none.
 
-        Before them the first of its last lines that names an error, where none of the three does: a stack, or what a
-        runtime adds, may follow it.
+        Before them, where none of the three is such a line, the file and line that Node begins with, and the first line
+        that names an error: a stack, or what a runtime adds, may follow it.
         """
         lines = [line for line in list(self._stderr) if line.strip()]
         end = lines[-_LAST_LINES:]
         error_line = next(filter(_ERROR.match, lines), None) or next((line for line in lines if "Error" in line), None)
-        first = [] if error_line is None or any("Error" in line for line in end) else [error_line.strip(), "..."]
-        return Message("selectors.standard-error", lines=" | ".join([*first, *end])) if lines else ""
+        first = [line for line in filter(_LOCATION.fullmatch, lines) if line not in end][:1]
+        first += [] if error_line is None or any("Error" in line for line in end) else [error_line.strip()]
+        quoted = [*first, "...", *end] if first else end
+        return Message("selectors.standard-error", lines=" | ".join(quoted)) if lines else ""
 
     def _write(self, stream: IO[bytes]) -> None:
         # A process that is gone, or reads no more, is found out by its standard output and its time limit.

@@ -67,6 +67,8 @@ class Explained:
         pair = {"query_chunk": self.query_chunk, "item_chunk": self.item_chunk} if self.item_chunk else None
         row = {
             **offered,
+            "type": self.item.type,
+            "name": self.item.name,
             "tokens": self.tokens,
             "probability": self.probability,
             "price_waived": self.price_waived,

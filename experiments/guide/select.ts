@@ -1,5 +1,14 @@
 // Asks `ctxbench serve` which items the prompt of a request should get. For Node, Deno, Bun and browsers; see serve.md.
-export type Item = { id: string; mode: string; tokens: number; score?: number; probability?: number; rule?: string };
+export type Item = {
+  id: string;
+  type: string; // tool, rule, reference, skill ...
+  name: string;
+  mode: string;
+  tokens: number;
+  score?: number;
+  probability?: number;
+  rule?: string;
+};
 export type Answer = { selector: string; items: Item[]; left_out: Item[]; prompt_tokens: number; session?: object };
 export type Request = {
   text: string;

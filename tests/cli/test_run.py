@@ -121,6 +121,12 @@ def test_what_an_outside_selector_fails_on_is_said_with_its_reasons(cli, experim
     assert done.err.splitlines()[1] == "the failed query is asked again by the next call of the same command"
 
 
+def test_a_run_in_which_no_query_was_answered_prints_no_table(cli, experiment, place):
+    (place / "mine.py").write_text("def mine(request, items):\n    return 1 / 0\n")
+    done = cli("run", experiment(selectors=["{name: mine, callable: 'mine.py:mine'}"]))
+    assert (done.code, done.out) == (2, "")
+
+
 @pytest.mark.parametrize(("failed", "code"), [(5, 0), (6, 2)])
 def test_a_selector_that_fails_on_more_than_half_of_the_queries_is_an_error(cli, experiment, place, failed, code):
     fails = f"int(request['id'][1:]) <= {failed}"

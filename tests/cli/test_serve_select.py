@@ -675,6 +675,39 @@ def test_the_typescript_client_gets_the_answer(files, tmp_path):
     assert late == "TimeoutError"
 
 
+@pytest.mark.skipif(node_version() < (18, 0), reason="needs Node 18")
+def test_the_program_of_the_page_ends_with_the_tools_of_the_call(files):
+    (program,) = re.findall(r"```js\n(.*?)```", (GUIDE / "serve.md").read_text("utf-8"), re.DOTALL)
+    more = """
+messages.push({ role: "assistant", content: [{ type: "tool_use", id: "k", name: "track_parcel", input: {} }] });
+messages.push({ role: "user", content: [{ type: "tool_result", tool_use_id: "k", content: "Here." }] });
+messages.push({ role: "assistant", content: "It is here." }, { role: "user", content: "Then pay it." });
+console.log(JSON.stringify((await toolsFor(messages, session)).tools));
+"""
+    with serving("agent.yaml") as (_, url, _said):
+        (files / "agent.mjs").write_text(program.replace("http://127.0.0.1:8377", url) + more)
+        done = subprocess.run(["node", "agent.mjs"], cwd=files, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    first, second = map(json.loads, done.stdout.splitlines())
+    assert first == TOOLS[:1]
+    assert TOOLS[1] in second
+
+
+def test_the_page_lists_the_metrics_of_the_service(files):
+    listed = re.findall(
+        r"^\| `(ctxbench_select_\w+)` \| (?:(histogram): )?", (GUIDE / "serve.md").read_text(), re.MULTILINE
+    )
+    figures = client(service(selector="bm25")).get("/metrics").text
+    kinds = re.findall(r"^# TYPE (\w+) (\w+)$", figures, re.MULTILINE)
+    assert kinds == [(name, kind or "counter") for name, kind in listed]
+
+
+def test_items_have_type_and_name(files):
+    write_rows(files / "items.jsonl", [{"_id": "tool:a%3Ab:del%2Fta", "description": "epsilon"}])
+    (item,) = client(service(selector="bm25")).post("/select", json={"text": "epsilon"}).json()["items"]
+    assert (item["id"], item["type"], item["name"]) == ("tool:a%3Ab:del%2Fta", "tool", "del/ta")
+
+
 def test_the_lines_of_the_page_run(files, monkeypatch):
     """Its commands over small stand-ins, and its requests to the first of them."""
     page = (GUIDE / "serve.md").read_text("utf-8")

@@ -150,6 +150,13 @@ def test_the_id_of_a_line_becomes_that_of_its_query(run, place, line):
     assert ctxbench.from_file("log.jsonl", place / "out", names=names).queries["query"].tolist() == ["chat-7-0"]
 
 
+def test_a_field_of_a_transcript_may_be_mapped_to_the_conversation(run, place):
+    done = run(
+        {"chat": "c7", "messages": REQUEST["messages"]}, options=("--as", "transcript", "--map", "conversation=chat")
+    )
+    assert [query.id for query in read_dataset(place / "out").queries] == ["c7-0"], done.out
+
+
 @pytest.mark.parametrize(
     ("option", "code"),
     [("id=conversation", "CTX6710"), ("query=text", "CTX6710"), ("conversation=nothing", "CTX6711")],

@@ -177,11 +177,15 @@ def test_a_process_that_hangs_is_ended_and_the_next_query_is_asked_of_a_new_one(
     [
         (
             "x.js:1|  throw err;|  ^||Error: Cannot find module './nope'|Stack:|  requireStack: []|}||Node.js v20",
-            " Error: Cannot find module './nope' | ... |   requireStack: [] | } | Node.js v20",
+            " x.js:1 | Error: Cannot find module './nope' | ... |   requireStack: [] | } | Node.js v20",
         ),
         (
             "a|app.DbException: gone|  at b|  at c|  at d",
             " app.DbException: gone | ... |   at b |   at c |   at d",
+        ),
+        (
+            "file:///a/select.mjs:2|}|^||SyntaxError: Unexpected token '}'|  at b|  at c|  at d",
+            " file:///a/select.mjs:2 | SyntaxError: Unexpected token '}' | ... |   at b |   at c |   at d",
         ),
         ("Traceback|  raise ValueError|ValueError: x", " Traceback |   raise ValueError | ValueError: x"),
         ("Error: early|a|Error: late", " Error: early | a | Error: late"),

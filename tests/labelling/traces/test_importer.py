@@ -13,7 +13,7 @@ from ctxbench.datasets.dataset import split_of
 from ctxbench.datasets.files import read_dataset, validate, write_dataset
 from ctxbench.datasets.layout import EXPOSURE, read_exposures
 from ctxbench.datasets.queries import Label
-from ctxbench.io.errors import InputError, ParameterError, StorageError
+from ctxbench.io.errors import InputError, ParameterError, StorageError, message_code
 from ctxbench.labelling.trace_import import (
     TraceSettings,
     TraceSource,
@@ -708,7 +708,8 @@ def test_calls_of_earlier_turns_that_have_no_line_are_counted(made):
     second = [asked("Two."), said(("2", "list_runs")), gave("2")]
     whole = made(listed(*first, *second))
     assert (len(whole.dataset), state(whole)) == (1, (["list_runs"], "wholly"))
-    assert whole.report.counts["calls_of_earlier_turns"] == 1
+    assert whole.report.counts["calls_of_earlier_turns"] == whole.report.counts["requests_of_earlier_turns"] == 1
+    assert [message_code(line) for line in whole.report.lines()].count("CTX6182") == 1
     assert made(listed(*first), listed(*first, *second)).report.counts["calls_of_earlier_turns"] == 0
 
 

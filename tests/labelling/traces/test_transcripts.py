@@ -8,6 +8,7 @@ import pytest
 
 from ctxbench.io.errors import ParameterError, message_code
 from ctxbench.labelling.agent_sessions import KINDS
+from ctxbench.labelling.sources import recognise
 from tests.labelling.traces.session_cases import (
     INIT,
     OWN_NAMES,
@@ -464,3 +465,37 @@ def test_a_transcript_under_names_of_its_own_is_read_by_what_its_fields_hold(rea
 )
 def test_rows_without_an_assistant_that_calls_are_no_transcript(rows):
     assert not any(kind.matches(rows) for kind in KINDS)
+
+
+def conversation(name, *tools):
+    """A line with a whole conversation in the form of Anthropic: a message of the user for each tool."""
+    messages = []
+    for n, tool in enumerate(tools):
+        done = {"type": "tool_result", "tool_use_id": f"k{n}", "content": "Done."}
+        messages += [
+            {"role": "user", "content": f"{name}: request {n}"},
+            {"role": "assistant", "content": [{"type": "tool_use", "id": f"k{n}", "name": tool, "input": {}}]},
+            {"role": "user", "content": [done]},
+            {"role": "assistant", "content": f"Answer {n}."},
+        ]
+    return {"id": name, "messages": messages}
+
+
+def kind_named_by(lines):
+    return recognise(lines).name
+
+
+def test_lines_with_whole_conversations_are_transcripts(read):
+    lines = [conversation("a", "track_order", "refund_order"), conversation("b", "track_order")]
+    assert kind_named_by(lines) == "transcript"
+    imported = read(lines)
+    assert labels(imported) == {"a: request 0": [TRACK], "a: request 1": [REFUND], "b: request 0": [TRACK]}
+    assert [query.request.id for query in imported.dataset.queries] == ["a-0", "a-1", "b-0"]
+
+
+@pytest.mark.parametrize("fields", [{}, {"offered": "*"}])
+def test_lines_with_successive_turns_or_other_fields_of_turns_are_turns(fields):
+    whole = conversation("a", "track_order", "refund_order") | fields
+    first = {**whole, "messages": whole["messages"][:4]}
+    assert kind_named_by([first, whole] if not fields else [whole]) == "turns"
+    assert kind_named_by([conversation("a", "track_order"), conversation("b", "track_order")]) == "turns"

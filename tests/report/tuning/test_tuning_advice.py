@@ -21,6 +21,7 @@ from ctxbench.report.tuning_tables import (
     presets,
     worst,
 )
+from ctxbench.tuning.policy import Policy
 
 recall_metric = parse_metric("recall")
 VALUES = "calibrated with contextTopK 20, contextTopN 12, contextIncludeScore 0.7, contextMargin 0.15"
@@ -115,6 +116,31 @@ def test_the_default_is_kept_with_how_many_labels_would_help(made):
 def test_a_range_of_one_number_is_that_number():
     assert more_labels((5, 5)) == "label about 5 more requests to tell whether a setting meets the target"
     assert more_labels((101, 104)) == "label about 110 more requests to tell whether a setting meets the target"
+
+
+def test_policies_that_keep_the_default_have_their_own_numbers(made):
+    few = made.nothing()
+    strict = replace(few, policy=Policy.of("strict", minimise=parse_metric("tokens")), needed=(7, 21))
+    tuning = made.tuning(made.dataset(outcomes=(few, strict)))
+    assert (
+        answer(tuning)
+        == advice_of(tuning)
+        == (
+            "normal and strict: keep the default (specification's defaults); normal: label about 300 to 640 more "
+            "requests to tell whether a setting meets the target; strict: label about 7 to 21 more requests to tell "
+            "whether a setting meets the target."
+        )
+    )
+    lines = console_table(tuning).splitlines()
+    assert [line.split()[0] for line in lines if line.startswith("    ") and ": keep the default: " in line] == [
+        "normal:",
+        "strict:",
+    ]
+
+
+def advice_of(tuning):
+    (sentence,) = all_advice(tuning.datasets[0])
+    return sentence
 
 
 def test_over_datasets_a_range_is_said_and_a_single_figure_once(made):
