@@ -479,7 +479,7 @@ def _steps_before_accepting(done: GateCheck, *, recaptured: bool) -> str:
 
     Labels that name gone items are judged, but not accepted.
     """
-    renamed = {selector.dataset: selector.renamed for selector in done.check.selectors if selector.renamed}
+    renamed = {check.dataset: check for check in done.check.selectors if check.renamed or check.successors}
     if not (renamed or is_acceptable(done.check)):
         return ""
     for name, reference in done.references.items():
@@ -489,7 +489,8 @@ def _steps_before_accepting(done: GateCheck, *, recaptured: bool) -> str:
             folder = user_folder(reference, done.file.experiment.base)
             agent = None if folder is None else agent_of(folder)
             over = "" if agent is None else os.path.relpath(agent)
-            return label_advice(renamed.get(name, {}), str(folder or reference), agent=over, captured=recaptured)
+            ids = (check.renamed, check.successors) if (check := renamed.get(name)) else ({}, {})
+            return label_advice(*ids, dataset=str(folder or reference), agent=over, captured=recaptured)
     return ""
 
 

@@ -133,6 +133,7 @@ def _selector(check: SelectorCheck, locations: Locations) -> dict[str, Any]:
         "notices": list(check.notices),
         "differs": check.differs,
         "renamed": dict(check.renamed),
+        "successors": dict(check.successors),
         "reused": check.reused,
         "servers": [
             {**asdict(server), "changed": list(server.changed), "unverified": list(server.unverified)}

@@ -134,10 +134,10 @@ def test_a_replaced_baseline_names_changed_figures_before_new_selectors(made):
 
 
 def test_servers_asked_in_ci_are_asked_here_before_labels_are_changed():
-    advice = label_advice({"tool:a": "tool:b"}, "data", agent="apps/agent.yaml", captured=True)
+    advice = label_advice({"tool:a": "tool:b"}, {}, dataset="data", agent="apps/agent.yaml", captured=True)
     assert advice.index("ctxbench data capture --agent apps/agent.yaml") < advice.index("ctxbench data rebase data")
-    assert "capture" not in label_advice({"tool:a": "tool:b"}, "data", agent="agent.yaml")
-    assert "capture" not in label_advice({"tool:a": "tool:b"}, "data", captured=True)
+    assert "capture" not in label_advice({"tool:a": "tool:b"}, {}, dataset="data", agent="agent.yaml")
+    assert "capture" not in label_advice({"tool:a": "tool:b"}, {}, dataset="data", captured=True)
 
 
 @pytest.mark.parametrize("width", [60, 80, 100])
