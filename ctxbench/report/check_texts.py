@@ -55,6 +55,7 @@ class Locations:
 
     Attributes:
         gate: the gate file; empty where there is none.
+        folder: the one that commands run in, relative to the repository; empty = its root, or not known.
         selectors: lines of the gate file by the names of selectors.
         files: locations of selectors that stand in a file of their own, such as an agent file, likewise.
         external_file: the file that an external selector names, relative to the repository; empty where there is none.
@@ -67,6 +68,7 @@ class Locations:
     """
 
     gate: str = ""
+    folder: str = ""
     selectors: Mapping[str, int] = field(default_factory=dict)
     files: Mapping[str, Location] = field(default_factory=dict)
     external_file: Callable[[str], str] = lambda _name: ""

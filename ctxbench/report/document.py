@@ -670,7 +670,7 @@ def _largest(limit: int, fits: Callable[[int], bool]) -> int:
 
 def _title(document: Document) -> Iterator[_Part]:
     """The title, the answer and what the document is about."""
-    yield _heading(document.level, document.title, f"{document.kicker}: " if document.level > 1 else "")
+    yield _heading(document.level, document.title, f"{_sentence(document.kicker)}: " if document.level > 1 else "")
     if document.answer:
         yield _Part(f"**{_sentence(document.answer)}**")
     if document.about:
