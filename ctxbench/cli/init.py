@@ -272,7 +272,7 @@ def _with_schemas(folder: Path, files: Iterator[tuple[Path, str]]) -> Iterator[t
 
 
 def _ci_paths(project: Project) -> tuple[Path, ...]:
-    """The files for CI, at the root of the repository: of GitLab where it has a pipeline; of GitHub else, or as well."""
+    """The files for CI, in the root of the repository: GitLab's where it has a pipeline, GitHub's else or as well."""
     if project.repository is None:
         return ()
     root = project.folder / ("../" * len(Path(project.within).parts))

@@ -285,7 +285,7 @@ def test_nothing_is_installed_by_a_name_and_the_model_by_its_hash(runner, words,
         assert job.steps["Install"] == 0
         assert installed(tmp_path / "pip.log") == f"pip install {source}"
     else:
-        assert job.code == job.steps["Install"] == 1
+        assert job.code == job.steps["Install"] == 2
         assert job.out.startswith("::error title=ctxbench is not installed::")
         assert "Check what the model would be offered" not in job.steps
         assert not (tmp_path / "pip.log").exists()
@@ -423,7 +423,7 @@ def test_a_merge_request_has_one_note_and_its_reports(pipeline, forge, checkout)
     assert body.startswith(reports["markdown"].read_text().rstrip())
     undo()
     assert pipeline()[0].returncode == 0
-    assert [body.split(":")[1].split()[0] for body in forge.bodies()] == ["same"]
+    assert [body.split(": ")[1] for body in forge.bodies()] == ["same"]
     assert [*checkout.rglob("pwned")] == []
 
 
