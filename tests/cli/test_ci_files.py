@@ -448,7 +448,7 @@ def test_without_the_right_to_comment_the_log_has_the_report(pipeline, forge, ch
 
 
 def test_the_check_of_a_merge_request_has_no_token_and_its_code_is_kept(pipeline, words):
-    done, _ = pipeline(inputs={"options": "--strict --skip 'build server'", "setup": "echo prepared"})
+    done, _ = pipeline(inputs={"options": "--strict --skip 'build server'", "setup": "cd apps/desk && echo prepared"})
     assert (done.returncode, done.stdout) == (3, "prepared\n")
     (token, folder, *call) = words()[0]
     assert token == "unset"
