@@ -434,7 +434,7 @@ def _next(project: Project, written: Collection[Path]) -> Iterator[str]:
         until = "until then a shipped one (learned/normal) is measured"
         yield f"name your own selector under selector: in {agent}; {until}"
     yield f"{command('run', folder / EXPERIMENT)}    # the selectors beside each other"
-    yield command("check", folder / GATE, "--accept")
+    yield command("check", folder / GATE, "--accept", "--vectors")
     paths = _ci_paths(project)
     pipelines = [path for path in paths if not path.match(ACTION)]
     yield from filter(None, (_ci_step(project, path, is_new=path in written) for path in pipelines))

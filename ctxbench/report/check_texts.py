@@ -144,13 +144,13 @@ def selector_title(check: SelectorCheck | AcceptedFigures) -> str:
 
 
 def replacement_text(check: Check) -> str:
-    """That the baseline was accepted anew, with what it changed; empty where it was not."""
+    """That the baseline was accepted anew: all looser settings, the first changed figures; empty where it was not."""
     if (replaced := check.replacement) is None:
         return ""
     looser = [f"looser: {loosened_text(setting)}" for setting in replaced.loosened]
     figures = [*_figure_texts(replaced.figures)] or ["same figures"]
     origin = f" since {replaced.commit}" if replaced.commit else ""
-    return f"baseline replaced{origin} ({first_few([*looser, *figures])})"
+    return f"baseline replaced{origin} ({', '.join([*looser, first_few(figures)])})"
 
 
 def loosened_text(setting: Loosened) -> str:

@@ -56,7 +56,7 @@ def test_it_writes_what_the_project_needs(cli, project):
         f"  {GOLDEN}    # your evals, or a log",
         f"  {OWN}",
         "  ctxbench run experiment.yaml    # the selectors beside each other",
-        "  ctxbench check gate.yaml --accept",
+        "  ctxbench check gate.yaml --accept --vectors",
         f"  {EDIT}",
         f"  {ADD}    # what a check in CI needs; not runs/, which holds texts",
     ]
