@@ -98,6 +98,7 @@ def find_places(done: GateCheck) -> Locations:
 
     return Locations(
         gate=in_repository(done.file.path),
+        folder=in_repository(Path()).removeprefix("."),
         selectors={selector.name: selector.line for selector in experiment.selectors},
         files=dict(_agents(done.file.path)),
         external_file=external_file,
@@ -182,7 +183,7 @@ def write_comment(document: Document, name: str, path: Path) -> None:
     Raises:
         StorageError: it cannot be written.
     """
-    marker = _MARKER.format(quote(in_repository(Path(name)) or name))
+    marker = _MARKER.format(quote(name))
     write_file(path, f"{markdown(document, limit=COMMENT_LIMIT)}\n{marker}\n")
 
 
@@ -239,8 +240,9 @@ class CheckRequest:
 
     @property
     def name(self) -> str:
-        """What is checked, for reports of what cannot be."""
-        return " ".join(self.paths) or GATE
+        """What is checked, from the root of the repository, for comments and for reports of what cannot be."""
+        name = " ".join(self.paths) or GATE
+        return in_repository(Path(name)) or name
 
 
 FORMATS = ("github", "json", "junit", "markdown")
@@ -479,7 +481,7 @@ def _steps_before_accepting(done: GateCheck, *, recaptured: bool) -> str:
 
     Labels that name gone items are judged, but not accepted.
     """
-    renamed = {selector.dataset: selector.renamed for selector in done.check.selectors if selector.renamed}
+    renamed = {check.dataset: check for check in done.check.selectors if check.renamed or check.successors}
     if not (renamed or is_acceptable(done.check)):
         return ""
     for name, reference in done.references.items():
@@ -489,7 +491,8 @@ def _steps_before_accepting(done: GateCheck, *, recaptured: bool) -> str:
             folder = user_folder(reference, done.file.experiment.base)
             agent = None if folder is None else agent_of(folder)
             over = "" if agent is None else os.path.relpath(agent)
-            return label_advice(renamed.get(name, {}), str(folder or reference), agent=over, captured=recaptured)
+            ids = (check.renamed, check.successors) if (check := renamed.get(name)) else ({}, {})
+            return label_advice(*ids, dataset=str(folder or reference), agent=over, captured=recaptured)
     return ""
 
 
@@ -541,8 +544,8 @@ def _write_refusal(error: UserError, request: CheckRequest, outputs: Outputs) ->
     if outputs.comment is not None:
         write_comment(refusal_document(request.name, error), request.name, outputs.comment)
     if outputs.code_quality is not None:
-        gate = in_repository(Path(request.name)) or request.name
-        write_file(outputs.code_quality, check_files.refusal_quality(faults, gate=gate, file=in_repository))
+        quality = check_files.refusal_quality(faults, gate=request.name, file=in_repository)
+        write_file(outputs.code_quality, quality)
     if outputs.junit is not None:
         write_file(outputs.junit, check_files.refusal_xml(request.name, faults))
 

@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -218,8 +218,7 @@ def init(folder: Path, *, as_json: bool) -> None:
         else:
             _write(path, text)
             written.append(path)
-    new_in_ci = any(path in written for path in _ci_paths(project)[:1])
-    steps = list(_next(project, new_in_ci=new_in_ci, ignore=folder / IGNORE in written))
+    steps = list(_next(project, written))
     print_result(
         {"written": [*map(str, written)], "kept": [*map(str, unchanged)], "next": steps},
         *(*_findings(project), *_not_taken(project), *_not_named(project)),
@@ -273,13 +272,13 @@ def _with_schemas(folder: Path, files: Iterator[tuple[Path, str]]) -> Iterator[t
 
 
 def _ci_paths(project: Project) -> tuple[Path, ...]:
-    """The files for CI, at the root of the repository: for GitLab where it has a pipeline for it, else for GitHub."""
+    """The files for CI, in the root of the repository: GitLab's where it has a pipeline, GitHub's else or as well."""
     if project.repository is None:
         return ()
     root = project.folder / ("../" * len(Path(project.within).parts))
-    has_github = (project.repository / ".github").exists()
-    names = [TEMPLATE] if (project.repository / GITLAB).exists() and not has_github else [WORKFLOW, ACTION]
-    return tuple(root / name for name in names)
+    has_gitlab = (project.repository / GITLAB).exists()
+    github = [WORKFLOW, ACTION] if not has_gitlab or (project.repository / ".github").exists() else []
+    return tuple(root / name for name in (*github, *([TEMPLATE] if has_gitlab else [])))
 
 
 def _shipped(name: str) -> str:
@@ -312,9 +311,8 @@ def _template(project: Project, name: str) -> str:
     return text.replace('default: ""', f"default: {options}", 1) if options and name in TEMPLATE else text
 
 
-def _ci_step(project: Project, *, is_new: bool) -> str:
-    """What is to be done so that a job checks the gate; empty if one does."""
-    path, *_ = _ci_paths(project)
+def _ci_step(project: Project, path: Path, *, is_new: bool) -> str:
+    """What is to be done so that a job of a workflow or template checks the gate; empty if one does."""
     is_github = path.match(WORKFLOW)
     if is_github and is_new:
         return f"fill in install: in {path}: where pip gets ctxbench from; its job fails until then"
@@ -416,8 +414,8 @@ def _names_own(path: Path) -> bool:
     return any({*EXTERNAL_KINDS} & {*selector} for selector in named if isinstance(selector, dict))
 
 
-def _next(project: Project, *, new_in_ci: bool, ignore: bool) -> Iterator[str]:
-    """What comes next, with the user's own names; `new_in_ci` and `ignore` say whether these files were written."""
+def _next(project: Project, written: Collection[Path]) -> Iterator[str]:
+    """What comes next, with the user's own names."""
 
     def command(*words: str | Path) -> str:
         return shlex.join(["ctxbench", *map(str, words)])
@@ -436,12 +434,12 @@ def _next(project: Project, *, new_in_ci: bool, ignore: bool) -> Iterator[str]:
         until = "until then a shipped one (learned/normal) is measured"
         yield f"name your own selector under selector: in {agent}; {until}"
     yield f"{command('run', folder / EXPERIMENT)}    # the selectors beside each other"
-    yield command("check", folder / GATE, "--accept")
+    yield command("check", folder / GATE, "--accept", "--vectors")
     paths = _ci_paths(project)
-    if paths and (step := _ci_step(project, is_new=new_in_ci)):
-        yield step
+    pipelines = [path for path in paths if not path.match(ACTION)]
+    yield from filter(None, (_ci_step(project, path, is_new=path in written) for path in pipelines))
     if project.repository is not None:
-        if not (project.ignores_runs or ignore):
+        if not (project.ignores_runs or folder / IGNORE in written):
             yield f"add the line {RUNS}/ to {folder / IGNORE}: runs hold texts, which a repository should not have"
         names = [AGENT, *([f"{Path(AGENT).stem}.snapshot"] if project.mcp else []), *(project.datasets or [EVALS])]
         names += [GATE, f"{Path(GATE).stem}.baseline", POLICIES, EXPERIMENT, SCHEMAS]

@@ -16,6 +16,7 @@ import numpy as np
 
 from ctxbench.catalogs.agent_file import AgentFile, read_agent
 from ctxbench.gate.baseline_rows import rounded
+from ctxbench.gate.comparability import items_of
 from ctxbench.gate.inputs import (
     Candidate,
     InputDifferences,
@@ -127,6 +128,15 @@ class SnapshotPair:
         self.changed_items = {*inputs.edited, *inputs.new, *self.renamed.values(), *inputs.gone}
         self._candidates: dict[str, tuple[QueryCandidates, QueryCandidates]] = {}
         self._moves: dict[str, Mapping[str, float]] = {}
+
+    @cached_property
+    def successors(self) -> dict[str, str]:
+        """The likely new ids of items that are gone, old to new; each new item is used once."""
+        gone = items_of(self.base.items[name] for name in self.inputs.gone if name not in self.head.disabled)
+        new = items_of(self.head.items[name] for name in self.inputs.new)
+        from ctxbench.labelling.rebase import likely_successors  # takes 20 ms, and an unchanged check does not need it
+
+        return {successor.old.id: successor.new.id for successor in likely_successors(gone, new)}
 
     @cached_property
     def steps(self) -> tuple[tuple[FlatStep, ...] | None, tuple[FlatStep, ...] | None]:

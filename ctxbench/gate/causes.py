@@ -31,7 +31,7 @@ from ctxbench.gate.cause_finder import (
     setting_cause,
     unseen_cause,
 )
-from ctxbench.gate.comparability import item_of, items_of
+from ctxbench.gate.comparability import item_of
 from ctxbench.gate.inputs import (
     Candidate,
     ReplayCase,
@@ -166,19 +166,19 @@ def _restore_command(item: str, pair: SnapshotPair) -> str:
 def _with_successor(fix: Message, item: str, pair: SnapshotPair) -> Message:
     """The fix with a second one: move the labels of an item that is gone to the new item that replaces it."""
     kind = ItemKey.parse(item).type
-    new = [name for name in pair.inputs.new if ItemKey.parse(name).type == kind]
-    if not new or item in pair.head.items or item in pair.head.disabled:
+    if (
+        not any(ItemKey.parse(name).type == kind for name in pair.inputs.new)
+        or item in pair.head.items
+        or item in pair.head.disabled
+    ):
         return fix
-    gone, added = items_of([pair.base.items[item]]), items_of(pair.head.items[name] for name in new)
-    from ctxbench.labelling.rebase import likely_successors  # takes 20 ms, and an unchanged check does not need it
-
-    likely = [successor.new.id for successor in likely_successors(gone, added)]
+    likely = pair.successors.get(item)
     return Message(
         "causes.fix-move-labels",
         fix=fix,
-        successor=likely[0] if likely else "a new item",
+        successor=likely or "a new item",
         dataset=shlex.quote(pair.head.reference or "DATASET"),
-        line=f"{item}: {(likely or ['ID'])[0]}",
+        line=f"{item}: {likely or 'ID'}",
     )
 
 

@@ -272,9 +272,17 @@ class _PairCheck:
             texts=_change_texts(changes, self.base, self.head),
             helps={name: parameter.help for name, parameter in self.head.identity.parameters.items() if parameter.help},
             renamed=comparability.renamed,
+            successors=self._labelled_successors(),
             reused=self.head.reused,
             shipped=self.head.identity.shipped,
         )
+
+    def _labelled_successors(self) -> dict[str, str]:
+        """The likely new ids of items that are gone and have labels, old to new."""
+        if not (self._inputs.gone and self._inputs.new):
+            return {}
+        labelled = {label[0] for query in self.base.queries.values() for label in query.labels() or ()}
+        return {old: new for old, new in self._snapshot_pair.successors.items() if old in labelled}
 
     @property
     def _is_nondeterministic(self) -> bool:

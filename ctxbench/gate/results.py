@@ -335,9 +335,8 @@ class SelectorCheck:
         allowed: how many more may be lost than gained.
         notices: what a reader must know, a sentence each.
         differs: the differences under test, such as `2 items edited, contextTopN 5 -> 3`; may be empty.
-        texts: texts of requests and items, by id, for reports; empty without texts.
-        helps: what each parameter of the selector does, by name; empty where that is not at hand.
-        renamed: ids of items that go on under another id, old to new.
+        texts, helps: texts of requests and items by id, and what parameters of the selector do by name; may be empty.
+        renamed, successors: ids of items that go on under another id, and of labelled ones that may; old to new.
         reused: whether the answers are those of the baseline, since all inputs are unchanged.
         servers: of the dataset's agent that were not queried in this check: their tools are as captured.
         shipped: the shipped selector that an agent file without a selector uses; empty for others.
@@ -368,6 +367,7 @@ class SelectorCheck:
     texts: Mapping[str, str] = field(default_factory=dict)
     helps: Mapping[str, str] = field(default_factory=dict)
     renamed: Mapping[str, str] = field(default_factory=dict)
+    successors: Mapping[str, str] = field(default_factory=dict)
     reused: bool = False
     servers: tuple[CapturedServer, ...] = ()
     shipped: str = ""

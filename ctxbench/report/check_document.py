@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from ctxbench.evaluation.metrics import parse_metric
+from ctxbench.gate.baseline_rows import GATE
 from ctxbench.gate.results import Change, Check, SelectorCheck, Verdict
 from ctxbench.gate.verdict import server_reasons
 from ctxbench.io.errors import SHOWN, count, faults_of, first_few
@@ -124,7 +125,8 @@ def document(check: Check, *, accept: str = "", first: str = "", locations: Loca
     notices += check_texts.nondeterministic_notes(ranked)
     overview: list[Block] = [_verdicts(ranked)] if ranked else []
     overview += [Bullets(tuple(map(check_texts.sentence, notices)))] if notices else []
-    sections = [Section(f"{check.name}: {check.head} compared with {check.base}", tuple(overview))]
+    gate, folder = locations.gate or check.name, locations.folder
+    sections = [Section(f"{gate}: {check.head} compared with {check.base}", tuple(overview))]
     sections += [_section(selector, shared, locations) for selector in ranked]
     next_step: list[Section] = []
     if short.closing:
@@ -132,8 +134,11 @@ def document(check: Check, *, accept: str = "", first: str = "", locations: Loca
         steps = Text(text.text.removeprefix(_NEXT)) if isinstance(text, Text) else text
         next_step = [Section("Next", (steps, *command))]
     first_sections = (*short.sections, *next_step)
+    where = f"Run the commands in `{folder}`." if folder and first_sections else ""
     return replace(
         short,
+        kicker=short.kicker if gate == GATE else f"{short.kicker} {gate}",
+        about=" ".join(filter(None, [where, short.about])),
         sections=(*first_sections, *sections),
         closing=tuple(_legends(check, sections)),
         n_unfolded=len(first_sections),

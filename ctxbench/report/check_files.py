@@ -52,7 +52,7 @@ def check_dict(check: Check, *, strict: bool = False, locations: Locations = NO_
     """
     return {
         "format": FORMAT,
-        "name": check.name,
+        "name": locations.gate or check.name,
         "base": check.base,
         "head": check.head,
         "baseline": check.baseline,
@@ -133,6 +133,7 @@ def _selector(check: SelectorCheck, locations: Locations) -> dict[str, Any]:
         "notices": list(check.notices),
         "differs": check.differs,
         "renamed": dict(check.renamed),
+        "successors": dict(check.successors),
         "reused": check.reused,
         "servers": [
             {**asdict(server), "changed": list(server.changed), "unverified": list(server.unverified)}
@@ -641,12 +642,13 @@ def junit(check: Check, *, strict: bool = False, locations: Locations = NO_LOCAT
         _Case(f"gate: {setting.setting}", "error", "gate loosened", check_texts.loosened_text(setting))
         for setting in check.loosened
     ]
-    suites = [(check.name, settings)] if settings else []
+    name = locations.gate or check.name
+    suites = [(name, settings)] if settings else []
     suites += [
         (f"{selector.selector} on {selector.dataset}", list(_cases(selector, strict, locations)))
         for selector in check.selectors
     ]
-    return _document(check.name, suites)
+    return _document(name, suites)
 
 
 def refusal_xml(name: str, faults: Sequence[Fault]) -> str:

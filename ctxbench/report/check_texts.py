@@ -55,6 +55,7 @@ class Locations:
 
     Attributes:
         gate: the gate file; empty where there is none.
+        folder: the one that commands run in, relative to the repository; empty = its root, or not known.
         selectors: lines of the gate file by the names of selectors.
         files: locations of selectors that stand in a file of their own, such as an agent file, likewise.
         external_file: the file that an external selector names, relative to the repository; empty where there is none.
@@ -67,6 +68,7 @@ class Locations:
     """
 
     gate: str = ""
+    folder: str = ""
     selectors: Mapping[str, int] = field(default_factory=dict)
     files: Mapping[str, Location] = field(default_factory=dict)
     external_file: Callable[[str], str] = lambda _name: ""
@@ -142,13 +144,13 @@ def selector_title(check: SelectorCheck | AcceptedFigures) -> str:
 
 
 def replacement_text(check: Check) -> str:
-    """That the baseline was accepted anew, with what it changed; empty where it was not."""
+    """That the baseline was accepted anew: all looser settings, the first changed figures; empty where it was not."""
     if (replaced := check.replacement) is None:
         return ""
     looser = [f"looser: {loosened_text(setting)}" for setting in replaced.loosened]
     figures = [*_figure_texts(replaced.figures)] or ["same figures"]
     origin = f" since {replaced.commit}" if replaced.commit else ""
-    return f"baseline replaced{origin} ({first_few([*looser, *figures])})"
+    return f"baseline replaced{origin} ({', '.join([*looser, first_few(figures)])})"
 
 
 def loosened_text(setting: Loosened) -> str:
@@ -413,22 +415,26 @@ def is_acceptable(check: Check) -> bool:
     return check.verdict is not Verdict.WORSE or any(map(_is_worse_without_pins, check.selectors))
 
 
-def label_advice(renamed: Mapping[str, str], dataset: str, *, agent: str = "", captured: bool = False) -> str:
+def label_advice(
+    renamed: Mapping[str, str], likely: Mapping[str, str], *, dataset: str, agent: str = "", captured: bool = False
+) -> str:
     """What to do about labels that name items which the catalog lacks, as a clause.
 
     Args:
         renamed: old ids to new, of items that go on under another id; empty = there are none.
+        likely: the same of items that may go on under another id.
         dataset: its folder or its name, for the command.
         agent: the agent file that it is over, so that it can be carried to what that has now; empty = it is over none.
         captured: whether the agent's servers were asked anew, which another machine has to do as well.
     """
-    options = ["--renames", "renames.yaml"] if renamed else []
-    arguments = [dataset, *options, "--in-place"] if renamed or agent else []
-    lines = first_few([f"`{old}: {new}`" for old, new in renamed.items()])
+    options = ["--renames", "renames.yaml"] if renamed or likely else []
+    arguments = [dataset, *options, "--in-place"] if options or agent else []
+    certain, uncertain = (", ".join(f"`{old}: {new}`" for old, new in ids.items()) for ids in (renamed, likely))
+    lines = ", ".join(filter(None, [certain, f"if they are the same items {uncertain}" if uncertain else ""]))
     commands = [["data", "capture", "--agent", agent]] if agent and captured else []
     commands.append(["data", "rebase", *arguments])
     command = " && ".join(shlex.join(["ctxbench", *words]) for words in commands)
-    return f"update the labels (`{command}`{f'; renames.yaml: {lines}' if renamed else ''}) or put the items back"
+    return f"update the labels (`{command}`{f'; renames.yaml: {lines}' if options else ''}) or put the items back"
 
 
 def pin_advice(check: Check) -> str:

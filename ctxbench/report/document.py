@@ -580,8 +580,9 @@ def _wrapped(text: str, first: int, rest: int, width: int, n_lines: int = 0) -> 
 LIMIT = (1 << 20) - (1 << 10)  # bytes: GitHub shows nothing of more than 1 MiB a step, nor of little less
 _IDS = rf"(?<!\w)(?:{'|'.join(ITEM_TYPES)}):(?:[\w%~.:-]*[\w%~-])"  # percent-encoded
 _LINES = r"(?<![\w/:.%~-])[\w./%~-]+\.\w+:\d+(?!\w)"  # such as data/corpus.jsonl:12
-# What is written otherwise: ids and lines of files, as code; a dollar, which may begin a formula.
-_APART = re.compile(rf"({_IDS}|{_LINES}|\$)")
+_COMMANDS = r"(?<!`)`(?![`\s])[^`|\\]*(?<!\s)`(?!`)"  # what a message has between backticks
+# What is written otherwise: commands, ids and lines of files, as code; a dollar, which may begin a formula.
+_APART = re.compile(rf"({_COMMANDS}|{_IDS}|{_LINES}|\$)")
 # Mentions, issues, addresses; emoji, which are seen within words, too, as in tool:calendar:add.
 _LINKED = re.compile(r"[@#](?=[\w-])|:(?=//|[\w+\\-]+:)|(?i:www(?=\.)|gh(?=-\d))")
 _FIRST = re.compile(r"(?:\d+(?=[.)])|(?=[-#+=>]))")  # after this, what would begin a heading, a list or a quotation
@@ -669,7 +670,7 @@ def _largest(limit: int, fits: Callable[[int], bool]) -> int:
 
 def _title(document: Document) -> Iterator[_Part]:
     """The title, the answer and what the document is about."""
-    yield _heading(document.level, document.title, f"{document.kicker}: " if document.level > 1 else "")
+    yield _heading(document.level, document.title, f"{_sentence(document.kicker)}: " if document.level > 1 else "")
     if document.answer:
         yield _Part(f"**{_sentence(document.answer)}**")
     if document.about:
@@ -739,9 +740,9 @@ def paragraph(text: str) -> str:
 
 
 def _sentence(text: str) -> str:
-    """A text on one line without markup, mentions and links; ids and lines of files are code."""
+    """A text on one line without markup, mentions and links; commands, ids and lines of files are code."""
     return "".join(
-        ("<span>$</span>" if part == "$" else _code(part)) if index % 2 else _plain(part)
+        ("<span>$</span>" if part == "$" else _code(part.strip("`"))) if index % 2 else _plain(part)
         for index, part in enumerate(_APART.split(" ".join(text.split())))
     )
 

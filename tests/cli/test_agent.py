@@ -462,6 +462,21 @@ class TestCheck:
         assert "update the labels" not in cli("check", "gate.yaml").out
         assert cli("check", "gate.yaml", "--accept").code == 0
 
+    def test_all_renames_that_are_certain_or_likely_are_listed_with_the_command(self, gate, cli):
+        tools = json.loads(Path("tools.json").read_text())
+        tools[0] = {"name": "track_package", "description": "Where a parcel is today"}
+        Path("tools.json").write_text(json.dumps(tools))
+        Path(".cursor/rules/refunds.mdc").rename(".cursor/rules/returns.mdc")
+        done = cli("check", "gate.yaml", "--output-format", "markdown")
+        (steps,) = [line for line in done.out.splitlines() if "update the labels" in line]
+        pairs = {RULE_ID: "rule:.cursor%2Frules%2Freturns.mdc", "tool:track_parcel": "tool:track_package"}
+        for old, new in pairs.items():
+            assert f"{old}: {new}" in steps
+        Path("renames.yaml").write_text(yaml.safe_dump(pairs))
+        assert cli("data", "rebase", "evals", "--renames", "renames.yaml", "--in-place").code == 0
+        assert cli("check", "gate.yaml", "--accept").code == 0
+        assert cli("check", "gate.yaml", "--output-format", "json").json["selectors"][0]["compared"] == len(EVALS)
+
     def test_a_setting_of_the_agent_is_a_cause(self, gate, cli, place):
         write(place, AGENT | {"settings": {"n": 3}})
         assert "1 -> 3" in cli("check", "gate.yaml", "--verbose").out

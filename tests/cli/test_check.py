@@ -380,7 +380,7 @@ def test_the_comment_is_the_summary_with_a_hidden_name_of_the_gate(cli, exact, e
     text = (place / "c.md").read_text()
     assert text == (place / "s.md").read_text() + "\n<!-- ctxbench check: work/gate.yaml -->\n"
     first, rest = text.split("\n", 1)
-    assert first.startswith("## ctxbench check: worse: bm25 on tiny: 1 required item lost")
+    assert first.startswith("## ctxbench check work/gate.yaml: worse: bm25 on tiny: 1 required item lost")
     told, details = rest.split("<details><summary>Details</summary>\n")
     assert f"\n* `work/data/corpus.jsonl:{line}`: CTX105 item edited" in told
     assert "<br>fix: undo the edit" in told

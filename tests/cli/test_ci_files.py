@@ -106,21 +106,24 @@ def test_a_pull_request_that_gets_worse_and_is_corrected_has_one_comment(runner,
     assert job.code == 0, job.out + job.err
     assert job.steps.keys() >= {"Install", "Check what the model would be offered", "Comment on the pull request"}
     (body,) = forge.bodies()
-    assert body.startswith("## ctxbench check: same")
+    assert body.startswith("## ctxbench check apps/desk/gate.yaml: same")
 
     line, undo = empty(checkout)
     job = runner.run(**GATE)
     assert job.code == 1, job.out + job.err
     assert job.steps["Comment on the pull request"] == 0
     (body,) = forge.bodies()
-    assert body.startswith("## ctxbench check: worse: bm25 on tiny: 1 required item lost")
+    assert body.startswith("## ctxbench check apps/desk/gate.yaml: worse: bm25 on tiny: 1 required item lost")
+    assert "\nRun the commands in `apps/desk`." in body
     assert f"apps/desk/data/corpus.jsonl:{line}" in body
     assert f"::error file=apps/desk/data/corpus.jsonl,line={line}," in job.out
     assert body.rstrip().endswith("<!-- ctxbench check: apps/desk/gate.yaml -->")
     assert job.summary.split("\n")[0] == body.split("\n")[0]
     assert notices(job) == []
     assert job.uses["actions/upload-artifact"]["path"] == str(tmp_path / "runner/temp/ctxbench/gate.xml")
-    assert [*parse(job.uses["actions/upload-artifact"]["path"]).iter("failure")]
+    suites = parse(job.uses["actions/upload-artifact"]["path"])
+    assert [*suites.iter("failure")]
+    assert suites.getroot().get("name") == "apps/desk/gate.yaml"
     outside = re.sub("(`+).*?\\1", "", body)  # what is code mentions nobody and is no markup
     assert "@admin" not in outside
     assert "<img" not in outside
@@ -131,7 +134,7 @@ def test_a_pull_request_that_gets_worse_and_is_corrected_has_one_comment(runner,
     job = runner.run(**GATE)
     assert job.code == 0, job.out + job.err
     (body,) = forge.bodies()
-    assert body.startswith("## ctxbench check: same")
+    assert body.startswith("## ctxbench check apps/desk/gate.yaml: same")
     assert [method for method, _ in forge.requests if method != "GET"] == ["POST", "PATCH", "PATCH"]
     assert [*checkout.rglob("pwned")] == []
 
@@ -143,7 +146,7 @@ def test_a_fork_has_the_same_verdict_and_the_summary_and_a_notice(runner, forge,
     job = runner.run(fork=True, **GATE)
     assert job.code == 1, job.out + job.err
     assert forge.comments == {}
-    assert job.summary.startswith("## ctxbench check: worse")
+    assert job.summary.startswith("## ctxbench check apps/desk/gate.yaml: worse")
     (notice,) = notices(job)
     assert words in notice
     assert job.steps["Comment on the pull request"] == 0
@@ -165,10 +168,10 @@ def test_a_check_that_was_not_made_replaces_the_verdict_in_the_comment(runner, p
         for options in ("--unknown", "--skip server", "--skip 'build"):
             assert run(options) == 2
             (body,) = forge.bodies()
-            assert body.startswith("## ctxbench check: not made\n\n* exit code 2;")
+            assert body.startswith("## ctxbench check apps/desk/gate.yaml: not made\n\n* exit code 2;")
         assert run("") == 0
         (body,) = forge.bodies()
-        assert body.startswith("## ctxbench check: same")
+        assert body.startswith("## ctxbench check apps/desk/gate.yaml: same")
 
 
 def test_what_cannot_be_judged_is_in_the_comment(runner, forge, checkout):
@@ -176,7 +179,7 @@ def test_what_cannot_be_judged_is_in_the_comment(runner, forge, checkout):
     job = runner.run(**GATE)
     assert job.code == 2, job.out + job.err
     (body,) = forge.bodies()
-    assert body.startswith("## ctxbench check: cannot judge: gate.yaml\n\n* malformed YAML")
+    assert body.startswith("## ctxbench check: cannot judge: apps/desk/gate.yaml\n\n* malformed YAML")
     assert job.summary.startswith("## ctxbench check: cannot judge")
 
 
@@ -187,7 +190,7 @@ def test_without_a_pull_request_or_where_none_is_wanted_there_is_no_comment(runn
     assert "Comment on the pull request" not in job.steps
     assert forge.requests == []
     assert "actions/upload-artifact" not in job.uses
-    assert job.summary.startswith("## ctxbench check: same")
+    assert job.summary.startswith("## ctxbench check apps/desk/gate.yaml: same")
 
 
 def test_pull_request_target_is_refused_before_anything_runs(runner, forge, tmp_path):
@@ -247,7 +250,7 @@ def test_the_results_of_an_earlier_check_of_the_job_are_not_posted_again(runner,
     assert runner.run(**GATE).code == 0
     forge.comments.clear()
     job = runner.run(gate=GATE["gate"], install="ctxbench")
-    assert (job.code, job.steps["Install"], forge.comments) == (1, 1, {})
+    assert (job.code, job.steps["Install"], forge.comments) == (2, 2, {})
 
 
 def test_results_are_uploaded_again_when_a_job_runs_again_and_nowhere_but_on_github(runner, words):
@@ -282,7 +285,7 @@ def test_nothing_is_installed_by_a_name_and_the_model_by_its_hash(runner, words,
         assert job.steps["Install"] == 0
         assert installed(tmp_path / "pip.log") == f"pip install {source}"
     else:
-        assert job.code == job.steps["Install"] == 1
+        assert job.code == job.steps["Install"] == 2
         assert job.out.startswith("::error title=ctxbench is not installed::")
         assert "Check what the model would be offered" not in job.steps
         assert not (tmp_path / "pip.log").exists()
@@ -300,7 +303,7 @@ def test_from_the_repository_of_ctxbench_it_installs_itself_and_a_copy_does_not(
     shutil.copy(ACTION, copy)
     runner.action = copy
     job = runner.run(gate=GATE["gate"])
-    assert (job.code, job.steps["Install"]) == (1, 1)
+    assert (job.code, job.steps["Install"]) == (2, 2)
 
 
 def test_the_cache_is_another_with_another_baseline_or_gate_file(runner, words, checkout):
@@ -411,7 +414,7 @@ def test_a_merge_request_has_one_note_and_its_reports(pipeline, forge, checkout)
     done, reports = pipeline()
     assert done.returncode == 1, done.stdout + done.stderr
     (body,) = forge.bodies()
-    assert body.startswith("## ctxbench check: worse")
+    assert body.startswith("## ctxbench check apps/desk/gate.yaml: worse")
     assert "comment updated: " in done.stdout
     assert [*parse(reports["junit"]).iter("failure")]
     assert {"path": "apps/desk/data/corpus.jsonl", "lines": {"begin": line}} in [
@@ -420,7 +423,7 @@ def test_a_merge_request_has_one_note_and_its_reports(pipeline, forge, checkout)
     assert body.startswith(reports["markdown"].read_text().rstrip())
     undo()
     assert pipeline()[0].returncode == 0
-    assert [body.split(":")[1].split()[0] for body in forge.bodies()] == ["same"]
+    assert [body.split(": ")[1] for body in forge.bodies()] == ["same"]
     assert [*checkout.rglob("pwned")] == []
 
 
@@ -445,7 +448,7 @@ def test_without_the_right_to_comment_the_log_has_the_report(pipeline, forge, ch
 
 
 def test_the_check_of_a_merge_request_has_no_token_and_its_code_is_kept(pipeline, words):
-    done, _ = pipeline(inputs={"options": "--strict --skip 'build server'", "setup": "echo prepared"})
+    done, _ = pipeline(inputs={"options": "--strict --skip 'build server'", "setup": "cd apps/desk && echo prepared"})
     assert (done.returncode, done.stdout) == (3, "prepared\n")
     (token, folder, *call) = words()[0]
     assert token == "unset"
@@ -459,7 +462,7 @@ def test_gitlab_installs_the_same(pipeline, words, tmp_path, source, installs):
     if installs:
         assert installed(tmp_path / "pip.log") == f"pip install {source}"
     else:
-        assert done.returncode == 1
+        assert done.returncode == 2
         assert done.stdout.startswith("ctxbench is not installed: ")
         assert not (tmp_path / "pip.log").exists()
 

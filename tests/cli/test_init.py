@@ -56,7 +56,7 @@ def test_it_writes_what_the_project_needs(cli, project):
         f"  {GOLDEN}    # your evals, or a log",
         f"  {OWN}",
         "  ctxbench run experiment.yaml    # the selectors beside each other",
-        "  ctxbench check gate.yaml --accept",
+        "  ctxbench check gate.yaml --accept --vectors",
         f"  {EDIT}",
         f"  {ADD}    # what a check in CI needs; not runs/, which holds texts",
     ]
@@ -367,6 +367,22 @@ def test_in_a_repository_of_gitlab_a_template_is_written_with_the_line_that_incl
     (place / ".github").mkdir()
     assert cli("init", folder).code == 0
     assert (place / ".github" / "actions" / "ctxbench" / "action.yml").is_file()
+
+
+def test_files_for_both_hosts_are_written_and_renewed(cli, place):
+    (place / ".git").mkdir()
+    (place / ".github").mkdir()
+    (place / ".gitlab-ci.yml").write_text("stages: [test]\n")
+    (place / "AGENTS.md").write_text("Be kind.")
+    out = cli("init").out
+    assert "fill in install: in .github/workflows/ctxbench.yml" in out
+    assert [entry["local"] for entry in step_for_ci(out)["include"]] == [".gitlab/ctxbench.yml"]
+    copies = [place / ".github/actions/ctxbench/action.yml", place / ".gitlab/ctxbench.yml"]
+    before = [path.read_bytes() for path in copies]
+    for path in copies:
+        path.unlink()
+    assert cli("init").code == 0
+    assert [path.read_bytes() for path in copies] == before
 
 
 @pytest.mark.parametrize(

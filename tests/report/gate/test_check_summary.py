@@ -133,11 +133,20 @@ def test_a_replaced_baseline_names_changed_figures_before_new_selectors(made):
     )
 
 
+def test_a_replaced_baseline_names_all_looser_settings_before_figures(made):
+    loosened = [Loosened(setting=f"tolerance of {metric}", before="0.01", after="0.9") for metric in "abcdefg"]
+    loosened += [Loosened(setting="max_lost_required", before="0", after="50")]
+    figures = (FigureChange(dataset="desk", selector="bm25", metric="queries", before=20, after=21),)
+    text = replacement_text(made.check(made.same(), replacement=Replacement(figures=figures, loosened=tuple(loosened))))
+    assert text.endswith(", looser: max_lost_required 0 -> 50, bm25 on desk: queries 20 -> 21)")
+    assert text.count("looser: ") == len(loosened)
+
+
 def test_servers_asked_in_ci_are_asked_here_before_labels_are_changed():
-    advice = label_advice({"tool:a": "tool:b"}, "data", agent="apps/agent.yaml", captured=True)
+    advice = label_advice({"tool:a": "tool:b"}, {}, dataset="data", agent="apps/agent.yaml", captured=True)
     assert advice.index("ctxbench data capture --agent apps/agent.yaml") < advice.index("ctxbench data rebase data")
-    assert "capture" not in label_advice({"tool:a": "tool:b"}, "data", agent="agent.yaml")
-    assert "capture" not in label_advice({"tool:a": "tool:b"}, "data", captured=True)
+    assert "capture" not in label_advice({"tool:a": "tool:b"}, {}, dataset="data", agent="agent.yaml")
+    assert "capture" not in label_advice({"tool:a": "tool:b"}, {}, dataset="data", captured=True)
 
 
 @pytest.mark.parametrize("width", [60, 80, 100])
