@@ -29,7 +29,7 @@ test-rest: $(VENV)/.test $(VENV)/servers/.python $(VENV)/servers/.node  ## all o
 test-all: $(VENV)/.test $(VENV)/servers/.python $(VENV)/servers/.node  ## all tests
 	$(PYTEST) $(PYTEST_ARGS)
 
-versions: $(VENV)/.test  ## the quick tests on each other Python that is here, and with the lowest dependencies
+versions: $(VENV)/.test  ## the quick tests on the newest Python that is here, and on the oldest with the lowest dependencies
 	VENV=$(VENV) .ci/versions
 
 package: $(VENV)/.test  ## dist: sdist and wheel, checked, and tried in new environments outside of the clone

@@ -509,7 +509,7 @@ class Results:
         keys = dict.fromkeys(column.key for of_dataset in columns.values() for column in of_dataset)
         reasons = chain.from_iterable(reason_notes(*pair) for pair in columns.items())
         notes = (*judged_note(self.summary.manifest), *size_notes(titled, keys), *dict.fromkeys(reasons))
-        return [*notes, *(self._group_notes() if self._against else ()), *self._failures()]
+        return [*notes, *self._failures()]
 
     def _table(self) -> pd.DataFrame:
         """The table of the console as texts: means with intervals; `*` = significantly different from the baseline."""

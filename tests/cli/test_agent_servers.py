@@ -195,7 +195,7 @@ class TestSuggestedFixes:
         path.parent.mkdir()
         path.write_text(self.SKILL.replace("name: parcels", "name: search").replace("Ask", "Ask first"))
         ((fix, (_, rebase)),) = self.fixes(cli).items()
-        (line,) = re.findall(r"with the line `([^`]*)`", fix)
+        (line,) = re.findall(r"renames.yaml: `([^`]*)` and", fix)
         Path("renames.yaml").write_text(line)
         assert cli(*shlex.split(rebase)[1:]).code == 0
         assert self.checked(cli) == "same"

@@ -177,8 +177,7 @@ def opened(page_with, site, kind, **options):
 
 SCREENS = [
     pytest.param({"viewport": {"width": width, "height": 900}, "color_scheme": scheme}, id=f"{scheme}-{width}")
-    for width in (1280, 400)
-    for scheme in ("light", "dark")
+    for width, scheme in ((1280, "light"), (400, "dark"))
 ]
 
 
