@@ -787,11 +787,11 @@ def _earlier_comment(thread: _Thread, marker: str, ask: Callable[..., Any]) -> M
 def _refusal_reason(status: int, body: bytes, thread: _Thread) -> str:
     """Why a server refused, with what it says; a token that may not write is answered with 403 or 404."""
     try:
-        said = _quoted(str(json.loads(body)["message"]), thread)
+        text = _quoted(str(json.loads(body)["message"]), thread)
     except (LookupError, RecursionError, TypeError, ValueError):
-        said = ""
+        text = ""
     hints = {401: "the token is wrong or has expired", 403: thread.hint, 404: thread.hint}
-    return f"status {status}{f': {said}' if said else ''}{f' ({hints[status]})' if status in hints else ''}"
+    return f"status {status}{f': {text}' if text else ''}{f' ({hints[status]})' if status in hints else ''}"
 
 
 def _quoted(text: str, thread: _Thread) -> str:

@@ -396,7 +396,7 @@ def answers_of_run(
     for names, noun, expected in ((list(run), "queries", queries), (documents, "ranked documents", item_ids)):
         if not any(name in expected for name in names):
             raise ParameterError(none_found(names, f"{noun} of the run", f"the dataset {dataset.name}", list(expected)))
-    kept = {
+    ranked = {
         query: [(item_ids[document], score) for document, score in pairs if document in item_ids]
         for query, pairs in queries.items()
     }
@@ -405,7 +405,7 @@ def answers_of_run(
             {"id": item, "score": score}
             for (item, _), score in zip(pairs, falling(np.array([score for _, score in pairs])).tolist(), strict=True)
         ]
-        for query, pairs in kept.items()
+        for query, pairs in ranked.items()
     }
     if not any(rankings.values()):
         raise ParameterError(
