@@ -17,6 +17,7 @@ import platform
 import re
 import signal
 import socket
+import sys
 import textwrap
 import threading
 import time
@@ -234,8 +235,9 @@ class Pool(Closing):
 
     def close(self) -> None:
         """End the processes, also those that are just being started."""
-        if self._starting is not None:
-            self._starting.join()
+        if self._starting is None or self._starting.ident is None:
+            return  # Ctrl-C came first, perhaps in an import of joblib, which then fails when it is imported again
+        self._starting.join()
         if self.size > 1:
             from joblib.externals.loky import get_reusable_executor
 
@@ -477,6 +479,8 @@ class _RayPool(Pool):
 
     def close(self) -> None:
         """End the connection, and the cluster if it was started here."""
+        if "ray" not in sys.modules:
+            return  # Ctrl-C came while it was imported
         import ray
         from ray.util.multiprocessing.pool import ResultThread
 

@@ -92,6 +92,29 @@ def test_a_function_need_not_be_importable():
         assert dict(pool.run(lambda number: number + 1, [1, 2])) == {0: 2, 1: 3}
 
 
+STOPPED_IMPORT = """
+import sys
+from ctxbench.io.workers import Workers, open_pool
+
+class Interrupter:
+    def find_spec(self, name, path=None, target=None):
+        if name == "joblib.executor":
+            sys.meta_path.remove(self)
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupter())
+try:
+    open_pool(Workers(jobs=2))
+except KeyboardInterrupt:
+    print("joblib.executor" in sys.modules)
+"""
+
+
+def test_nothing_is_imported_again_after_ctrl_c_in_an_import_of_joblib():
+    done = subprocess.run([sys.executable, "-c", STOPPED_IMPORT], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr, done.returncode) == ("False\n", "", 0)
+
+
 @pytest.mark.rest
 def test_killed_workers_cost_no_result_and_repeat_none(tmp_path):
     units = deadly_units(60, 10, tmp_path)
