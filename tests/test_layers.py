@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.syntax_trees import tree_of
+
 ROOT = Path(__file__).parents[1] / "ctxbench"
 
 # A module may import what stands in a lower layer, and in its own layer what stands to the left of it. A name
@@ -67,7 +69,7 @@ def statements(node: ast.AST) -> Iterator[ast.AST]:
 def imports_of(module: str, path: Path, package: str, known: set[str]) -> Iterator[tuple[str, int]]:
     """What a file imports from its package, with the line: everywhere in it, TYPE_CHECKING and functions included."""
     own = [package, *filter(None, module.split("."))]
-    for node in statements(ast.parse(path.read_text("utf-8"))):
+    for node in statements(tree_of(path)):
         if isinstance(node, ast.Import):
             wanted = [alias.name.split(".") for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -96,7 +98,7 @@ def private_imports(module: str, path: Path, package: str) -> list[str]:
     """Private names that a file imports from another module of its package."""
     return [
         f"{module or package}, line {node.lineno}: imports the private name {alias.name}"
-        for node in statements(ast.parse(path.read_text("utf-8")))
+        for node in statements(tree_of(path))
         if isinstance(node, ast.ImportFrom) and (node.level or (node.module or "").split(".")[0] == package)
         for alias in node.names
         if alias.name.startswith("_") and not alias.name.startswith("__")

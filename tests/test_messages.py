@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ctxbench.io.errors import MESSAGES, Message, message_code, read_messages
+from tests.syntax_trees import tree_of
 
 PACKAGE = Path(__file__).parents[1] / "ctxbench"
 ENTRIES = {
@@ -45,7 +46,7 @@ def calls() -> list[tuple[str, str, set[str] | None]]:
     """(location, key, names of its values) of each `Message(...)`; None where the values are a mapping."""
     result = []
     for path in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Message" and node.args:
                 keys = [x.value for x in ast.walk(node.args[0]) if isinstance(x, ast.Constant) and "." in str(x.value)]
                 names = {keyword.arg for keyword in node.keywords}

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.modules_passed import BEFORE
+from tests.syntax_trees import tree_of
 
 PACKAGE = Path(__file__).parents[1] / "ctxbench"
 MODULES = sorted(PACKAGE.rglob("*.py"))
@@ -19,9 +20,8 @@ LONGEST_FILE, LONGEST_FUNCTION, MOST_PARAMETERS = 800, 60, 6
 @pytest.fixture(scope="module")
 def functions() -> list[tuple[Path, ast.FunctionDef | ast.AsyncFunctionDef]]:
     """All functions of the package, each with the path of its module."""
-    trees = {path: ast.parse(path.read_text("utf-8")) for path in MODULES}
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
-    return [(path, node) for path, tree in trees.items() for node in ast.walk(tree) if isinstance(node, kinds)]
+    return [(path, node) for path in MODULES for node in ast.walk(tree_of(path)) if isinstance(node, kinds)]
 
 
 def code_lines(function: ast.FunctionDef) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ctxbench.model import registry
+from tests.syntax_trees import tree_of
 
 PACKAGE = Path(__file__).parents[1] / "ctxbench"
 KINDS = ("analyse", "retrieve", *registry.REFINE_KINDS, "format")
@@ -83,6 +84,6 @@ def test_nothing_names_a_strategy_but_strategies_and_the_registry():
     for path in sorted(PACKAGE.rglob("*.py")):
         file = path.relative_to(PACKAGE).as_posix()
         if not file.startswith("pipelines/strategies/") and file != "model/registry.py":
-            hits |= {(file, name): line for line, name in step_names(ast.parse(path.read_text("utf-8")))}
+            hits |= {(file, name): line for line, name in step_names(tree_of(path))}
     assert {f"{file}:{line}: {name}" for (file, name), line in hits.items() if (file, name) not in ALLOWED} == set()
     assert set(ALLOWED) - set(hits) == set(), "exceptions that are no longer needed"

@@ -2,7 +2,7 @@
 
 A test that is marked `essential` is in the first tier, one that is marked `rest` is not. Of the others those are in the
 rest whose function takes a quarter of a second or more, on average over its parameters. `tests/durations.txt` lists
-the functions that take half of that or more, so a new test is in the first tier. `pytest --tier quick` runs what is
+the functions that take 0.04 seconds or more, so a new test is in the first tier. `pytest --tier quick` runs what is
 neither marked nor listed, each function with its first parameters alone: other versions of Python and of packages break
 functions, not parameters. To record the durations anew:
 
@@ -23,7 +23,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 DURATIONS = ROOT / "tests" / "durations.txt"
-REST, LISTED = 0.25, 0.125  # seconds
+REST, LISTED = 0.25, 0.04  # seconds
 
 
 def listed_durations() -> dict[str, float]:
@@ -56,7 +56,7 @@ def mean_durations(junit_file: Path) -> dict[str, float]:
 def main(junit_file: str) -> None:
     """Write `tests/durations.txt`, from the junit file of a run of all tests."""
     slow = sorted((function, s) for function, s in mean_durations(Path(junit_file)).items() if s >= LISTED)
-    DURATIONS.write_text("".join(f"{function} {seconds:.3f}\n" for function, seconds in slow), "utf-8")
+    DURATIONS.write_text("".join(f"{function} {seconds:.2f}\n" for function, seconds in slow), "utf-8")
 
 
 if __name__ == "__main__":
