@@ -685,7 +685,7 @@ class CollectionReader:
         return Item(
             type="tool",
             server=server,
-            name=title if is_titled else name,
+            name=(is_titled and title) or name,  # a title that repeats the id is empty here
             title="" if is_titled else title,
             description=text if is_titled else ": ".join(filter(None, (title, text))),
             schema=_first(row.data, _SCHEMAS, dict),

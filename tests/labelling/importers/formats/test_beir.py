@@ -109,6 +109,12 @@ def test_a_tool_is_called_by_its_title_and_searched_by_title_and_text(folder):
     assert [label.item.id for label in data.labels] == ["tool:Statins"]
 
 
+def test_a_tool_whose_title_is_its_id_is_called_by_it(folder):
+    rows = [{"_id": "MED-10", "title": "MED-10", "text": "Lower the risk."}]
+    data = import_beir(folder(corpus=rows), ImportSettings(type="tool")).dataset
+    assert [item.search_text for item in data.catalog] == ["MED-10: Lower the risk."]
+
+
 def test_a_tool_keeps_its_server_and_schema_and_its_id_where_titles_repeat(folder):
     schema = {"type": "object", "properties": {"q": {}}}
     rows = [
