@@ -291,7 +291,7 @@ def _some(names: Sequence[str], limit: int = _SHOWN) -> str:
     return ", ".join(unique[:limit]) + (", ..." if len(unique) > limit else "")
 
 
-ODD = DUPLICATES, NO_QUERY, NO_DOCUMENT, PARTLY, UNLABELLED, NEGATIVE, SEVERAL, _, DETAILS = (
+ODD = DUPLICATES, NO_QUERY, NO_DOCUMENT, PARTLY, UNLABELLED, NEGATIVE, SEVERAL, JOINED, _, DETAILS = (
     "repeated label rows",
     "labels for missing queries",
     "labels for missing documents",
@@ -299,6 +299,7 @@ ODD = DUPLICATES, NO_QUERY, NO_DOCUMENT, PARTLY, UNLABELLED, NEGATIVE, SEVERAL, 
     "unlabelled queries (no required document)",
     "labels with negative scores",
     "queries labelled in several splits",
+    "splits joined as tuning",
     RENAMED,
     "label details without a label",
 )
