@@ -180,6 +180,14 @@ class TestOpen:
             ctxbench.open(tmp_path / "run")
         assert ctxbench.open(tmp_path / "run", datasets=graded()).to_frame().equals(results.to_frame())
 
+    def test_a_dataset_in_memory_is_found_where_the_error_says_to_save_it(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        results = ctxbench.evaluate(graded(), ["bm25"], out="run", **CHEAP)
+        with pytest.raises(ParameterError, match="save it there") as refused:
+            ctxbench.open("run")
+        graded().save(re.search(r"ds\.save\('([^']*)'\)", str(refused.value))[1])
+        assert ctxbench.open("run").to_frame().equals(results.to_frame())
+
     def test_a_dataset_that_has_changed_is_refused(self, tmp_path):
         ctxbench.evaluate(graded(), ["bm25"], out=tmp_path / "run", **CHEAP)
         data = graded()
