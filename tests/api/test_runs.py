@@ -473,7 +473,7 @@ def test_the_gate_of_the_page_for_researchers_judges_what_it_names(tmp_path, mon
     monkeypatch.chdir(tmp_path)
     write_beir(Path("beir"))
     (command,) = re.findall("```sh\n(.*?)\n```", page, re.DOTALL)
-    with pytest.raises(SystemExit, match="^0$"):
+    with pytest.raises(SystemExit, match=r"^0$"):
         main(shlex.split(command)[1:])
     (gate,) = re.findall("```yaml\n(.*?)```", page, re.DOTALL)
     Path("gate.yaml").write_text(f"{gate}embedder: hashing\ntokens: chars/4\n")
