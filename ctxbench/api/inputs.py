@@ -17,7 +17,7 @@ from ctxbench.catalogs.snapshots import read_item
 from ctxbench.catalogs.tool_lists import is_definition, tools_part
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.files import create_dataset
-from ctxbench.datasets.lookup import open_dataset
+from ctxbench.datasets.lookup import find_catalog, open_dataset
 from ctxbench.datasets.queries import Label, QueryRow, read_query
 from ctxbench.evaluation.answers import Part, Slice, run_rows
 from ctxbench.evaluation.run_folder import RunFolder
@@ -33,7 +33,7 @@ from ctxbench.io.errors import (
 )
 from ctxbench.io.rows import Row, ranked_documents
 from ctxbench.labelling.conversion import field_columns
-from ctxbench.labelling.import_files import imported_items, open_items
+from ctxbench.labelling.import_files import open_items
 from ctxbench.labelling.judgment_files import judged_queries
 from ctxbench.labelling.sources import documents
 from ctxbench.model.arrays import Grade
@@ -221,26 +221,11 @@ def catalog(rows: Rows | str | Path) -> Catalog:
         ('tool:area',)
     """
     if isinstance(rows, str | Path):
-        return _catalog_at(str(rows))
+        is_table = Path(rows).suffix.lower() in _TABLES and not tree_view(str(rows))
+        return open_items(str(rows), _catalog_of_rows if is_table else find_catalog)
     if isinstance(rows, Sequence) and any(map(is_definition, rows)):
         return Catalog(tools_part(list(rows), Path("the list of tools")).items)
     return _catalog_of_rows(rows)
-
-
-def _catalog_at(name: str) -> Catalog:
-    """The catalog at a path or of a name: that of rows where a file holds these, else as commands open it.
-
-    Raises:
-        UserError: it is none, or is faulty.
-    """
-    if tree_view(name) or Path(name).suffix.lower() not in _TABLES:
-        return open_items(name)
-    try:
-        return _catalog_of_rows(name)
-    except InputError:
-        if catalog := imported_items(Path(name)):
-            return catalog
-        raise
 
 
 def _catalog_of_rows(rows: Rows | str) -> Catalog:
@@ -253,7 +238,11 @@ def _catalog_of_rows(rows: Rows | str) -> Catalog:
         is_text = "text" in fields and not fields.keys() & {"description", "schema", "server"}
         kind = str(fields.get("type", "reference" if is_text else "tool"))
         key = ItemKey(kind, fields.get("server"), str(fields["name"]))
-        row.data = {**fields, "name": key.name, "_id": item_id or key.id}
+        item_id = key.id if item_id in (None, "", key.name) else item_id
+        if ":" not in str(item_id):
+            row.fault(Message("api.item-id-foreign", got=item_id, expected=key.id))
+            continue
+        row.data = {**fields, "name": key.name, "_id": item_id}
         if (item := read_item(row)) is not None and items.setdefault(item.key, item) is not item:
             row.fault(Message("api.item-repeated", id=item.id))
     raise_faults(faults, subject="the catalog")
@@ -577,6 +566,7 @@ def _own_fields(noun: str, cells: Mapping[str, Any]) -> Mapping[str, Any]:
         return cells
     kind = rest.pop("type") if rest.get("type") in ITEM_TYPES else "reference"
     title, text = str(fields.get("title") or ""), fields.get("text")
+    title = "" if title == fields["name"] else title
     metadata = {**(rest.pop("metadata", None) or {}), **rest}
     return {
         "name": fields["name"],

@@ -199,7 +199,8 @@ class Plots:
 
         Raises:
             UnknownNameError: there is no such metric or dataset.
-            ParameterError: no selector has both, or `ax` is given for several datasets.
+            ParameterError: tokens or completeness was not measured, no selector has both, or `ax` is given for several
+                datasets.
 
         Example:
             >>> res = ctxbench.evaluate("datasets/smoke", ["bm25", "everything"], embedder="hashing", counter="chars/4")
@@ -207,6 +208,8 @@ class Plots:
             >>> ax.get_xlabel(), ax.get_ylabel()
             ('tokens per query', 'completeness, %')
         """
+        unmeasured = [name for name in (x, y) if name in HEADLINE and name not in self._summary.metric_names]
+        raise_first((unmeasured, Message("api.metric-not-measured", metrics=unmeasured)))
         check_all_known("metric", (x, y), self._summary.metric_names)
         metrics = parse_metric(x), parse_metric(y)
         drawn: dict[str, Drawing] = {}

@@ -30,6 +30,7 @@ from ctxbench.evaluation.run_folder import (
 from ctxbench.evaluation.statistics import Comparison, correct
 from ctxbench.gate.gate import check_runs
 from ctxbench.gate.results import Check, Verdict, whole_detail
+from ctxbench.gate.settings import PRICES, settings_of
 from ctxbench.io.errors import Message, ParameterError, StorageError, check_all_known, check_known, raise_first
 from ctxbench.io.files import read_bytes
 from ctxbench.model.arrays import Grade, IntArray
@@ -167,11 +168,6 @@ class Results:
 
         The last column, `error`, says why the selector failed on the query; empty where it did not. A query that was
         failed on counts as nothing offered.
-
-        Example:
-            >>> res = ctxbench.evaluate("datasets/smoke", ["bm25"], embedder="hashing", counter="chars/4")
-            >>> res.per_query().columns[:3].tolist()
-            ['dataset', 'selector', 'query']
         """
         import pandas as pd
 
@@ -244,11 +240,6 @@ class Results:
         Raises:
             UnknownNameError: there is no such dataset.
             ParameterError: there are several.
-
-        Example:
-            >>> res = ctxbench.evaluate("datasets/smoke", ["bm25"], embedder="hashing", counter="chars/4")
-            >>> res.qrels().columns.tolist()
-            ['query_id', 'doc_id', 'relevance']
         """
         return qrels_frame(self.datasets[self._named(dataset)])
 
@@ -267,11 +258,6 @@ class Results:
 
         Returns:
             One row per dataset, selector and item: `dataset`, `selector`, `item`, `queries` (how many).
-
-        Example:
-            >>> res = ctxbench.evaluate("datasets/smoke", ["everything"], embedder="hashing", counter="chars/4")
-            >>> res.forbidden().columns.tolist()
-            ['dataset', 'selector', 'item', 'queries']
         """
         rows = [
             (dataset.dataset, selector.selector, item, queries)
@@ -288,6 +274,7 @@ class Results:
         *,
         metrics: Sequence[str] | None = None,
         by_group: bool = False,
+        needed_for: float | None = None,
     ) -> pd.DataFrame:
         """Compare one selector with another on the same queries, or all pairs of selectors.
 
@@ -298,6 +285,8 @@ class Results:
                 or where neither was measured, what was.
             by_group: queries of one group, such as paraphrases, are not independent; test and interval take groups
                 for what is. By default they count queries, and are too narrow if the dataset has groups.
+            needed_for: the difference that `needed` is for, in the metric's unit (0.03 = 3 points of nDCG), at the
+                spread of the differences that was observed; None = the observed difference.
 
         Returns:
             One row per dataset and metric, and without `selector` per pair, named by `selector` and `baseline`, if both
@@ -358,7 +347,7 @@ class Results:
                 "needed": comparison.needed,
                 "effect_size": comparison.standardised,
             }
-            for (dataset, compared, to, name), comparison in correct(uncorrected).items()
+            for (dataset, compared, to, name), comparison in correct(uncorrected, planned=needed_for).items()
         ]
         return self._with_recall(make_frame(rows))
 
@@ -742,20 +731,30 @@ class Checked:
         return console_text(summary(self.found, removed=_ALLOW_REMOVED, more="Details: `changes()`."))
 
 
-def check(results: Results, baseline: Results | str | Path, *, allow_removed: bool = False) -> Checked:
+def check(
+    results: Results,
+    baseline: Results | str | Path,
+    *,
+    metrics: Sequence[str] = (),
+    tolerance: Mapping[str, float | str] | None = None,
+    allow_removed: bool = False,
+) -> Checked:
     """Compare results with a baseline: is this change better or worse, beyond noise, what was lost, and why?
 
     Args:
         results: of `evaluate`, as it is now.
         baseline: results from before, the folder of a run, or the folder that `ctxbench check --accept` wrote.
             Selectors are paired by name; a single one on either side is, whatever it is called.
+        metrics: what is judged besides tokens and, if queries have forbidden items, `forbidden_offered`; none =
+            completeness and recall, as far as they were measured.
+        tolerance: by metric how far it may move, as in a gate file: `{"nDCG@10": 0.02, "tokens": "50%"}`.
         allow_removed: leave out queries that are gone, changed or relabelled in place of refusing to judge.
 
     Returns:
         What was found; in a notebook it shows itself as `ctxbench check` does.
 
     Raises:
-        UserError: a folder holds neither a finished run nor a baseline, or a dataset has changed since a run.
+        UserError: a folder holds no finished run or baseline, a dataset has changed, or a metric or tolerance is none.
 
     Example:
         >>> settings = {"embedder": "hashing", "counter": "chars/4"}
@@ -771,12 +770,14 @@ def check(results: Results, baseline: Results | str | Path, *, allow_removed: bo
         raise ParameterError(
             f"what is checked are results of `evaluate`, against such results or a folder; got {type(wrong).__name__}"
         )
+    settings = replace(settings_of(metrics, tolerance or {}), allow_removed=allow_removed)
+    check_all_known("metric", metrics, [*results.metrics, *PRICES])
     before = baseline if isinstance(baseline, Results) else None
     base = Path(str(baseline)) if before is None else before.run.path
     result = check_runs(
         base,
         results.run.path,
-        allow_removed=allow_removed,
+        settings=settings,
         datasets=({} if before is None else before.opened, results.opened),
         names=("before" if before is not None else str(baseline), "now"),
     )

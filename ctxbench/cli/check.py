@@ -35,7 +35,7 @@ from ctxbench.gate.baseline_rows import GATE
 from ctxbench.gate.comparability import open_edited
 from ctxbench.gate.gate import GateCheck, accept, check_gate, check_runs
 from ctxbench.gate.results import Check
-from ctxbench.gate.settings import guard_exit
+from ctxbench.gate.settings import CheckSettings, guard_exit
 from ctxbench.gate.verdict import missed_text
 from ctxbench.io.cache import refuse_outputs
 from ctxbench.io.console import drop_output, printing_to_stderr, progress, say, show_text, write_own
@@ -451,8 +451,8 @@ def _run_check(request: CheckRequest) -> _Result:
     outcomes = recapture(_gate_path(request), skip=request.skip) if request.recapture else None
     with progress() as bar, printing_to_stderr():
         if len(request.paths) == 2:
-            base, head = map(Path, request.paths)
-            result = _Result(check=check_runs(base, head, allow_removed=request.allow_removed), locations=Locations())
+            settings = CheckSettings(allow_removed=request.allow_removed)
+            result = _Result(check=check_runs(*map(Path, request.paths), settings=settings), locations=Locations())
             texts = request.texts
         else:
             done = check_gate(

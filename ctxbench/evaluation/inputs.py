@@ -24,7 +24,7 @@ from ctxbench.evaluation.experiment import Experiment, examine, versions
 from ctxbench.evaluation.metrics import Metric, parse_metric, parse_metrics
 from ctxbench.evaluation.run_folder import FORMAT, LONGEST_NAME, RunFolder
 from ctxbench.io.console import nothing_said
-from ctxbench.io.errors import Fault, InputError, Message, ParameterError, UserError, suggest
+from ctxbench.io.errors import Fault, InputError, Message, ParameterError, UnknownNameError, UserError, suggest
 from ctxbench.io.files import cache_dir, file_name
 from ctxbench.io.rows import YamlForm
 from ctxbench.model.arrays import FactCodes, Grade, IntArray
@@ -229,7 +229,10 @@ def datasets_of_run(folder: Path, opened: Mapping[str, Dataset] = MappingProxyTy
             dataset = opened[name] if name in opened else open_dataset(str(about["reference"]), base=base)
             result.asked[name] = asked_queries(dataset, manifest)
         except UserError as error:
-            result.faults.append(Message("gate.run-dataset-unreadable", dataset=name, run=folder, error=error))
+            values: dict[str, Any] = {"dataset": name, "run": folder}
+            is_gone = isinstance(error, UnknownNameError) and error.what == "dataset"
+            gone = Message("gate.run-dataset-not-saved", folder=str(base / str(about["reference"])), **values)
+            result.faults.append(gone if is_gone else Message("gate.run-dataset-unreadable", error=error, **values))
             continue
         result.opened[name] = dataset.judged_by(str(manifest["experiment"].get("judged", "")))
         if (current_hash := result.asked[name].hash) != about["hash"]:

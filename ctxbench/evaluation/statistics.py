@@ -456,11 +456,16 @@ def compare(
     return correct({"": comparison})[""]
 
 
-def correct(comparisons: Mapping[Key, Comparison]) -> dict[Key, Comparison]:
+def correct(comparisons: Mapping[Key, Comparison], *, planned: float | None = None) -> dict[Key, Comparison]:
     """Correct comparisons that are read together, by Holm; keys and their order are kept.
 
     `needed` is computed again for alpha / (number of comparisons), the strictest step of Holm's method: with that many
     queries the difference is significant whatever the other comparisons give.
+
+    Args:
+        comparisons: by key.
+        planned: the difference that `needed` is for, with the spread of each comparison about its mean; None = the
+            observed one.
     """
     corrected = holm([comparison.p for comparison in comparisons.values()])
     floors = [
@@ -477,19 +482,23 @@ def correct(comparisons: Mapping[Key, Comparison]) -> dict[Key, Comparison]:
                 p_holm_at_floor=any(floor <= comparison.p and raised == p for floor, raised in floors),
             ),
             family=len(comparisons),
+            planned=planned,
         )
         for (key, comparison), p in zip(comparisons.items(), corrected, strict=True)
     }
 
 
-def _with_needed(comparison: Comparison, *, family: int) -> Comparison:
-    """The comparison with `needed` as one of `family` comparisons."""
+def _with_needed(comparison: Comparison, *, family: int, planned: float | None) -> Comparison:
+    """The comparison with `needed` as one of `family` comparisons, for a planned or the observed difference."""
     n, differing = comparison.n, comparison.higher + comparison.lower
     if not differing:
         return replace(comparison, needed=None)
-    n_needed = needed_n(comparison.difference, comparison.square, differing / n, comparison.alpha / family)
+    mean, square = comparison.difference, comparison.square
+    if planned is not None:
+        mean, square = planned, max(square - mean**2, 0.0) + planned**2
+    n_needed = needed_n(mean, square, differing / n, comparison.alpha / family)
     n_needed = None if n_needed is None else math.ceil(n_needed / comparison.worth)
-    if n_needed is not None and n_needed <= n and not comparison.significant:
+    if planned is None and n_needed is not None and n_needed <= n and not comparison.significant:
         n_needed = None  # the formula is normal theory, but n queries were not enough
     return replace(comparison, needed=n_needed)
 

@@ -587,18 +587,18 @@ def check_runs(
     base: Path,
     head: Path,
     *,
-    allow_removed: bool = False,
+    settings: CheckSettings | None = None,
     datasets: tuple[Mapping[str, Dataset], Mapping[str, Dataset]] = ({}, {}),
     names: tuple[str, str] | None = None,
 ) -> Check:
-    """Compare a finished run with another one, or with an accepted baseline, by the default settings.
+    """Compare a finished run with another one, or with an accepted baseline.
 
     Selectors are paired by name; where either run has a single one, these two are, whatever they are called.
 
     Args:
         base: folder of `ctxbench run` or `ctxbench score`, or of a baseline.
         head: folder of `ctxbench run` or `ctxbench score`.
-        allow_removed: as in `check_gate`.
+        settings: of the check; None = the default.
         datasets: datasets of base and of head that need not be opened, whole, by name.
         names: what reports call base and head; None = as their folders.
 
@@ -623,7 +623,7 @@ def check_runs(
     pairing = pair_snapshots(bases, heads)
     return check(
         pairing._replace(notices=(*notices, *pairing.notices)),
-        CheckSettings(allow_removed=allow_removed),
+        settings or CheckSettings(),
         name="run" if accepted else "two runs",
         base=names[0],
         head=names[1],

@@ -387,7 +387,8 @@ class GateSection(FileModel):
                     yield (setting, name), Message("gate.named-twice", field=setting, name=metric)
         for name, tolerance in self.tolerance.items():
             metric = parse_metric(name)
-            if tolerance.amount >= 1 and (tolerance.relative or metric.declaration.scale != "amount"):
+            about = metric.declaration
+            if tolerance.amount >= 1 and (about.better == "higher" if tolerance.relative else about.scale != "amount"):
                 yield ("tolerance", name), Message("gate.tolerance-too-large", tolerance=tolerance, metric=metric)
 
 
@@ -484,9 +485,8 @@ def examine_gate(path: Path) -> tuple[GateFile, list[Fault]]:
     ]
     fields = fields or GateFields()
     section = fields.gate
-    settings = CheckSettings(
-        metrics=fields.judged,
-        tolerances={parse_metric(name): tolerance for name, tolerance in section.tolerance.items()},
+    settings = replace(
+        _judging(fields),
         confidence=section.confidence,
         max_lost_required=section.max_lost_required,
         repeats=section.repeats,
@@ -501,6 +501,23 @@ def examine_gate(path: Path) -> tuple[GateFile, list[Fault]]:
         settings=settings,
     )
     return gate, sorted([*faults, *wrong], key=lambda fault: fault.line)
+
+
+def settings_of(metrics: Sequence[str], tolerance: Mapping[str, float | str]) -> CheckSettings:
+    """The settings of a gate file with these metrics and tolerances, and defaults.
+
+    Raises:
+        InputError: a metric is unknown, or a tolerance is none.
+    """
+    data = {"metrics": metrics, "tolerance": tolerance}
+    fields, faults = validate(GateFields, {"gate": {name: value for name, value in data.items() if value}}, Source())
+    raise_faults(faults, subject="check")
+    return _judging(fields or GateFields())
+
+
+def _judging(fields: GateFields) -> CheckSettings:
+    tolerances = {parse_metric(name): tolerance for name, tolerance in fields.gate.tolerance.items()}
+    return CheckSettings(metrics=fields.judged, tolerances=tolerances)
 
 
 def plugin_steps(selector: Selector) -> tuple[str, ...]:

@@ -291,7 +291,7 @@ def _some(names: Sequence[str], limit: int = _SHOWN) -> str:
     return ", ".join(unique[:limit]) + (", ..." if len(unique) > limit else "")
 
 
-ODD = DUPLICATES, NO_QUERY, NO_DOCUMENT, PARTLY, UNLABELLED, NEGATIVE, SEVERAL, _, DETAILS = (
+ODD = DUPLICATES, NO_QUERY, NO_DOCUMENT, PARTLY, UNLABELLED, NEGATIVE, SEVERAL, JOINED, _, DETAILS = (
     "repeated label rows",
     "labels for missing queries",
     "labels for missing documents",
@@ -299,6 +299,7 @@ ODD = DUPLICATES, NO_QUERY, NO_DOCUMENT, PARTLY, UNLABELLED, NEGATIVE, SEVERAL, 
     "unlabelled queries (no required document)",
     "labels with negative scores",
     "queries labelled in several splits",
+    "splits joined as tuning",
     RENAMED,
     "label details without a label",
 )
@@ -685,7 +686,7 @@ class CollectionReader:
         return Item(
             type="tool",
             server=server,
-            name=title if is_titled else name,
+            name=(is_titled and title) or name,  # a title that repeats the id is empty here
             title="" if is_titled else title,
             description=text if is_titled else ": ".join(filter(None, (title, text))),
             schema=_first(row.data, _SCHEMAS, dict),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -292,34 +292,26 @@ def _unknown(path: Path, first: Any, faults: Sequence[Fault], command: str) -> S
     )
 
 
-def open_items(name: str) -> Catalog:
+def open_items(name: str, read: Callable[[str], Catalog] = find_catalog) -> Catalog:
     """Open a catalog; also a list of tools or documents, or a folder of skills and rules.
 
     Args:
         name: as of `find_catalog`, or a path.
+        read: what reads a catalog that is neither of these.
 
     Raises:
-        UserError: it is none of these; the error of `find_catalog`.
+        UserError: it is none of these; the error of `read`. Or it is a faulty list.
     """
     try:
-        return find_catalog(name)
+        return read(name)
     except UserError:
-        if catalog := imported_items(Path(name)):
-            return catalog
-        raise
-
-
-def imported_items(path: Path) -> Catalog | None:
-    """The items of a list of tools or documents, or of a folder of skills and rules; None where it is none of these.
-
-    Raises:
-        UserError: it is one, and is faulty.
-    """
-    try:
-        plan = plan_import([path])
-    except UserError:
-        return None
-    return Catalog(item for part in import_files(plan).parts for item in part.items) if plan.family == CATALOG else None
+        try:
+            plan = plan_import([Path(name)])
+        except UserError:
+            plan = None
+        if plan is None or plan.family != CATALOG:
+            raise
+    return Catalog(item for part in import_files(plan).parts for item in part.items)
 
 
 def import_files(

@@ -61,6 +61,7 @@ from ctxbench.labelling.conversion import (
     EXPORT_KEY,
     GROUP_ODD,
     IMPLIED,
+    JOINED,
     NEGATIVE,
     NO_DOCUMENT,
     NO_NAMES,
@@ -123,6 +124,10 @@ class Assembly:
         judgments, paths = self._judgments_by_query(), [str(judgment.row.path) for judgment in self.judgments]
         grades = self.draft.grading((judgment.score for judgment in self.judgments), ", ".join(dict.fromkeys(paths)))
         self.draft.stated.update(judgment.row.path.name for judgment in self.judgments)
+        splits = {judgment.split for judgment in self.judgments if not self.draft.card}
+        joined = sorted(split for split in splits if split_name(split) == SPLITS[0])
+        if len(joined) > 1:
+            self.draft.ids[JOINED] += joined
         for published in self.queries:
             self._add(published, judgments[published.id], grades)
         return self.draft.conversion(self.catalog, form=form, files=files, labelling=labelling, where=where)

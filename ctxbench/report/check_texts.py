@@ -455,6 +455,7 @@ def _is_worse_without_pins(check: SelectorCheck) -> bool:
 
 _NAMED_IDS_BRIEFLY = 3  # ids that a line of the short form names
 _N_LOSSES, _N_CAUSES = 4, 3  # lines and causes of the short form
+_LARGE_LOSS = 0.1  # of a share, 10 points
 
 
 def answer(check: Check) -> str:
@@ -518,8 +519,19 @@ def _size(selectors: Sequence[SelectorCheck]) -> str:
 def _changes_text(selectors: Sequence[SelectorCheck]) -> str:
     """What changed although the verdict is `same`."""
     if n := sum(len(selector.changes) for selector in selectors):
-        return f"{count(n, 'change')} of what is offered, no loss beyond the tolerances"
+        return f"{count(n, 'change')} of what is offered, no loss beyond the tolerances{_detectable_text(selectors)}"
     return "no item moved" if any(selector.differs for selector in selectors) else "nothing changed"
+
+
+def _detectable_text(selectors: Sequence[SelectorCheck]) -> str:
+    """From where a loss is significant, if that takes a large one: of the metric that needs the largest."""
+    sizes = {judged.metric: judged.detectable or 0.0 for selector in selectors for judged in selector.metrics}
+    shares = [name for name in sizes if parse_metric(name).declaration.scale in ("yes/no", "share")]
+    metric = max(shares, key=sizes.__getitem__, default="")
+    if not metric or sizes[metric] < _LARGE_LOSS:
+        return ""
+    size = size_text(parse_metric(metric), sizes[metric])
+    return f" (on so few queries, a loss of {metric} is significant from about {size})"
 
 
 def _unasked_text(selectors: Sequence[SelectorCheck]) -> str:

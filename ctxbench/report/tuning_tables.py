@@ -610,7 +610,10 @@ def outcomes(tuning: Tuning) -> Iterator[tuple[DatasetTuning, PolicyOutcome]]:
 
 _WIDTH = 80
 _ASIDE, _COLUMN = 15, 26  # of the names of rows, and of a split's figures
-ALL_DECIDE = "Figures are of the same requests that the values were chosen on: none are left to test them on."
+ALL_DECIDE = (
+    "Figures are of the same requests that the values were chosen on, of every split: none are left to test them on "
+    "(`labels: split` leaves the test split out)."
+)
 
 
 def console_table(tuning: Tuning, *, plain: bool = False) -> str:

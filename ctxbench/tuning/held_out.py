@@ -24,7 +24,7 @@ from ctxbench.io.console import ProgressListener, silent
 from ctxbench.io.errors import Message, UserError
 from ctxbench.io.files import cache_dir
 from ctxbench.model.arrays import BoolArray, FloatArray, IntArray
-from ctxbench.search.embedders import Embedder, open_embedder
+from ctxbench.search.embedders import Embedder, ModelError, open_embedder
 from ctxbench.search.resources import local_resources
 from ctxbench.search.tokens import open_counter
 from ctxbench.selectors.definitions import definition
@@ -688,6 +688,8 @@ def next_step(dataset: Dataset, *, embedder: str = "minilm", progress: ProgressL
     try:
         part = select_queries(labelled_queries(dataset, step.split), sample=sample)
         gain, tokens = _gain(part, step.split, open_embedder(embedder), progress)
+    except ModelError:
+        return replace(step, why=Message("tuning.gain-without-model"))
     except UserError as error:
         return replace(step, why=str(error).partition("\n")[0])
     worth = gain.significant and gain.difference > 0

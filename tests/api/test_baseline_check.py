@@ -6,7 +6,7 @@ import pytest
 
 import ctxbench
 from ctxbench.gate.gate import accept, check_runs
-from ctxbench.io.errors import ParameterError, StorageError
+from ctxbench.io.errors import ParameterError, StorageError, UserError
 from tests.api.conftest import CHEAP, SMOKE
 
 SHORT = {"retrieve": "bm25", "refine": [{"first": {"n": 2}}]}
@@ -34,6 +34,37 @@ def test_a_shorter_offer_is_worse_and_what_it_lost_is_told(before, now):
     assert set(lost["detail"]) == {"refine.first.n 5 -> 2"}
     assert "set refine.first.n back to 5" in repr(found)
     assert "<pre>" in found._repr_html_()
+
+
+def test_named_metrics_are_judged_with_their_tolerances():
+    longer = {"retrieve": "bm25", "refine": [{"first": {"n": 40}}]}
+    base, head = (
+        ctxbench.evaluate(SMOKE, {"ours": of}, metrics=["nDCG@10", "R@5"], **CHEAP) for of in ("random", longer)
+    )
+    assert not {"nDCG@10", "R@5"} & set(ctxbench.check(head, base).to_frame()["metric"])
+    judged = ctxbench.check(head, base, metrics=["nDCG@10", "R@5"])
+    verdicts = judged.to_frame().set_index("metric")["verdict"]
+    assert [verdicts[name] for name in ("nDCG@10", "R@5")] == ["better", "better"]
+    assert judged.verdict == verdicts["tokens"] == "inconclusive"
+    tolerances = {"nDCG@10": 0.02, "tokens": "1000%", "forbidden_offered": 0.99}
+    tolerant = ctxbench.check(head, base, metrics=["nDCG@10"], tolerance=tolerances)
+    frame = tolerant.to_frame().set_index("metric")
+    assert (tolerant.verdict, frame.loc["nDCG@10", "tolerance"]) == ("better", 0.02)
+    assert frame.loc["tokens", "tolerance"] == pytest.approx(10 * frame.loc["tokens", "base"])
+
+
+@pytest.mark.parametrize(
+    ("judging", "message"),
+    [
+        ({"metrics": ["ndcg10"]}, "unknown metric 'ndcg10'; did you mean 'nDCG@10'"),
+        ({"metrics": ["P@7"]}, "unknown metric 'P@7'.*completeness"),  # not measured
+        ({"tolerance": {"R@5": 0.1}}, "R@5 has a tolerance, but is not judged"),
+        ({"tolerance": {"tokens": -1}}, "tolerance.tokens: a tolerance must be a number"),
+    ],
+)
+def test_what_cannot_be_judged_so_is_an_error(before, judging, message):
+    with pytest.raises(UserError, match=message):
+        ctxbench.check(before, before, **judging)
 
 
 def test_it_is_the_check_of_two_runs(before, now):

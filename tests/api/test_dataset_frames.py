@@ -79,6 +79,7 @@ def test_an_item_is_named_by_its_id_too_and_its_values_may_be_numpys():
         ([{"name": "a", "descriptoin": "b"}], r"unknown field 'descriptoin'; did you mean 'description'\?"),
         ([{"name": "a"}, {"name": "a"}], r"item 'tool:a' occurs twice; identities must differ \(items, row 1\)"),
         ([{"name": "a", "type": "tol"}], r"item type must be one of|'_id'"),
+        ([{"name": "a", "_id": "7"}], r"the id '7' is neither .*'tool:a'; leave the column out .*\(items, row 0\)"),
         ([{"name": "a", "created": "2026-02-01", "until": "2026-01-01"}], r"until .* is before created"),
     ],
 )
@@ -182,6 +183,11 @@ def test_frames_of_hugging_face_are_taken_as_they_are():
     assert grades(made) == {("q1", "reference:d1"): 1, ("q2", "reference:d2"): 1, ("q2", "reference:d3"): 2}
 
 
+def test_a_title_that_repeats_the_id_is_not_searched_twice():
+    (tool,) = ctxbench.catalog([{"_id": "area", "title": "area", "text": "Of a triangle.", "type": "tool"}])
+    assert tool.search_text == "area: Of a triangle."
+
+
 @pytest.mark.parametrize("document", ["_id", "id", "docno", "doc_id", "corpus-id", "docid"])
 @pytest.mark.parametrize("query", ["_id", "id", "qid", "query_id", "query-id"])
 def test_names_of_ids_need_no_renaming(document, query):
@@ -272,6 +278,7 @@ def test_ids_are_texts_in_all_frames_and_zeros_in_front_count():
         ({"id": "a", "text": "b", "type": "bridge"}, "reference:a"),
         ({"id": "a", "name": "Paris", "text": "b"}, "reference:a"),
         ({"id": "rule:a", "name": "a", "text": "b"}, "rule:a"),
+        ({"_id": "a", "name": "a", "description": "b", "type": "tool"}, "tool:a"),
     ],
 )
 def test_what_has_a_text_is_a_reference(row, item_id):

@@ -146,6 +146,16 @@ def test_all_pairs_are_compared_and_corrected_together_with_effect_sizes(res):
     assert one["effect_size"].iloc[0] > 0
 
 
+def test_more_queries_are_needed_for_a_smaller_difference_and_as_many_for_the_observed_one(res):
+    observed = res.compare("all", metrics=["tokens"])
+    (difference,) = observed["difference"]
+    planned = [res.compare("all", metrics=["tokens"], needed_for=part * difference) for part in (1, 0.1, 0.01)]
+    numbers = [frame["needed"].iloc[0] for frame in planned]
+    assert numbers[0] == observed["needed"].iloc[0]
+    assert numbers[0] < numbers[1] < numbers[2]
+    assert planned[2].drop(columns="needed").equals(observed.drop(columns="needed"))
+
+
 def test_large_effects_are_significant_in_a_large_table():
     first = ctxbench.pipeline("bm25", refine=[{"first": {"n": 1}}])
     found = ctxbench.evaluate(small("c"), {"first": first, "all": "everything"}, **CHEAP)

@@ -442,6 +442,13 @@ def test_the_size_is_the_users_and_a_figure_can_be_pickled(both, kind):
     assert texts(again.axes[0].texts) == texts(ax.texts)
 
 
+def test_a_trade_off_without_tokens_names_its_default():
+    res = ctxbench.evaluate(SMOKE, ["bm25", "random"], metrics=["nDCG@10", "R@5"], **CHEAP)
+    with pytest.raises(ParameterError, match=r"tokens was not measured; name it in evaluate\(metrics"):
+        res.plot.trade_off(y="nDCG@10")
+    assert res.plot.trade_off(x="R@5", y="nDCG@10").get_xlabel() == "R@5, %"
+
+
 @pytest.mark.parametrize(
     ("kind", "given", "message"),
     [

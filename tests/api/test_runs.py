@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
+import shlex
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 
 import ir_measures
@@ -14,7 +17,9 @@ import pytest
 from scipy import stats as scipy_stats
 
 import ctxbench
+from ctxbench.cli.app import main
 from ctxbench.evaluation.metrics import parse_metric
+from ctxbench.gate.gate import accept, check_gate
 from ctxbench.io.errors import InputError, ParameterError, SelectorError, StorageError, UnknownNameError, UserError
 from tests.api.conftest import CHEAP, ROOT, SMOKE
 
@@ -179,6 +184,14 @@ class TestOpen:
         with pytest.raises(ParameterError, match="pass it if it was in memory"):
             ctxbench.open(tmp_path / "run")
         assert ctxbench.open(tmp_path / "run", datasets=graded()).to_frame().equals(results.to_frame())
+
+    def test_a_dataset_in_memory_is_found_where_the_error_says_to_save_it(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        results = ctxbench.evaluate(graded(), ["bm25"], out="run", **CHEAP)
+        with pytest.raises(ParameterError, match="save it there") as refused:
+            ctxbench.open("run")
+        graded().save(re.search(r"ds\.save\('([^']*)'\)", str(refused.value))[1])
+        assert ctxbench.open("run").to_frame().equals(results.to_frame())
 
     def test_a_dataset_that_has_changed_is_refused(self, tmp_path):
         ctxbench.evaluate(graded(), ["bm25"], out=tmp_path / "run", **CHEAP)
@@ -430,6 +443,8 @@ def test_the_page_for_researchers(tmp_path, monkeypatch, capsys):
     data = ctxbench.dataset([{"name": "mail_area"}, {"name": "area"}], queries, labels, name="tagged")
     monkeypatch.setattr(ctxbench, "load", {"tagged": data}.__getitem__)
     monkeypatch.setattr(ctxbench, "evaluate", partial(ctxbench.evaluate, **CHEAP))
+    monkeypatch.chdir(tmp_path)
+    write_beir(Path("beir"))
     names: dict = {}
     exec(shown, names)
     printed = capsys.readouterr().out
@@ -437,6 +452,38 @@ def test_the_page_for_researchers(tmp_path, monkeypatch, capsys):
     assert counts == {("a", "bm25", "3"), ("a", "ours", "3"), ("b", "bm25", "6"), ("b", "ours", "6")}
     assert "ranks" in str(names["res"].provenance["selectors"]["ours"])
     assert ctxbench.open(tmp_path / "paper", datasets=data).to_frame().equals(names["res"].to_frame())
+    assert names["tools"].items["id"].tolist() == ["tool:area", "tool:mail"]
+
+
+def write_beir(folder):
+    """A corpus of tools whose ids are their titles."""
+    (folder / "qrels").mkdir(parents=True)
+    tools = {"area": "Of a triangle.", "mail": "Send a text."}
+    rows = [json.dumps({"_id": name, "title": name, "text": text}) for name, text in tools.items()]
+    (folder / "corpus.jsonl").write_text("\n".join(rows))
+    texts = ["the area of a triangle", "mail the text"]
+    rows = [json.dumps({"_id": f"q{n}", "text": text}) for n, text in enumerate(texts)]
+    (folder / "queries.jsonl").write_text("\n".join(rows))
+    labels = ["q0\tarea\t2", "q0\tmail\t1", "q1\tmail\t2"]
+    (folder / "qrels" / "test.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *labels]))
+
+
+def test_the_gate_of_the_page_for_researchers_judges_what_it_names(tmp_path, monkeypatch):
+    page = (ROOT / "experiments" / "guide" / "research.md").read_text("utf-8")
+    monkeypatch.chdir(tmp_path)
+    write_beir(Path("beir"))
+    (command,) = re.findall("```sh\n(.*?)\n```", page, re.DOTALL)
+    with pytest.raises(SystemExit, match=r"^0$"):
+        main(shlex.split(command)[1:])
+    (gate,) = re.findall("```yaml\n(.*?)```", page, re.DOTALL)
+    Path("gate.yaml").write_text(f"{gate}embedder: hashing\ntokens: chars/4\n")
+    ranks = re.search(r"(def ranks.*?)\n\n\n", page, re.DOTALL)[1]
+    Path("retriever.py").write_text(ranks.replace("weight)", "weight=0)").replace("rows[:5]", "rows[:1]"))
+    accept(Path("gate.yaml"))
+    Path("retriever.py").write_text(ranks.replace("weight)", "weight=0)"))
+    (judged,) = check_gate(Path("gate.yaml")).check.selectors
+    assert {metric.metric for metric in judged.metrics} == {"nDCG@10", "R@5", "tokens", "total_tokens"}
+    assert {str(metric.verdict) for metric in judged.metrics} == {"same"}, "twice the tokens are tolerated"
 
 
 def test_a_fusion_of_runs_is_tuned():

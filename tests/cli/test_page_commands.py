@@ -28,6 +28,7 @@ ELSEWHERE = {
     "README.md": "cli/test_readme_commands.py",
     "experiments/guide/guide.md": "cli/test_readme_commands.py",
     "experiments/guide/memory.md": "memory/test_memory_readme.py",
+    "experiments/guide/research.md": "api/test_runs.py",
     "experiments/guide/serve.md": "cli/test_serve_select.py",
     "experiments/own-selector/README.md": "cli/test_docs.py",
     "experiments/own-selector/http.md": "selectors/test_external_examples.py",

@@ -78,6 +78,7 @@ def test_presets_and_a_report_are_written(cli, shop, policy, place):
     assert done.code == 0, done.err
     assert done.out.startswith("aggressive: semantic as tuned offers "), "advice comes first"
     assert "\nshop: 60 tuning and 60 test queries, 12 items, tokens by chars/4\n  aggressive: " in done.out
+    assert "labels: split" not in done.out
     assert done.out.splitlines()[-3:] == [
         "written: runs/tune-ok-shop/presets/shop.yaml",
         "written: runs/tune-ok-shop/report.md",
@@ -209,6 +210,7 @@ def test_a_command_is_tuned_in_where_it_cuts_and_asked_once(cli, shop, policy, p
     done = cli("tune", shop, "-p", policy(selectors=[ours, *fit], labels="all"))
     assert done.code == 0, done.err
     assert "aggressive: ours as tuned offers " in done.out or fitted
+    assert "(`labels: split` leaves the test split out)" in " ".join(done.out.split())
     assert (place / "started").read_text() == "x", "its answers are kept, whatever is opened twice"
     if not fitted:
         lines = [line for line in done.out.splitlines() if line.startswith(("to take ", "such a cut: "))]

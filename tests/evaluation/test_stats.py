@@ -706,6 +706,20 @@ def test_needed_n_reaches_its_power():
     assert 0.72 <= np.mean(told) <= 0.88
 
 
+def test_a_planned_difference_is_needed_at_the_spread_of_the_observed_ones():
+    """That the pilot's mean differs much from the planned one does not change how many queries are needed."""
+    rng = np.random.default_rng(12)
+    spread = np.where(rng.random(400) < 0.4, 0.0, rng.normal(0, 0.3, 400))
+    spread -= spread.mean()
+    pilots = [compare(np.zeros(400), spread + mean, scale="amount") for mean in (0.01, 0.05, 0.2)]
+    needed = {correct({"": pilot}, planned=0.05)[""].needed for pilot in pilots}
+    assert needed == {pilots[1].needed}
+    (n,) = needed
+    draws = rng.choice(spread, size=(400, n)) + 0.05
+    told = [sign_flip(draw, resamples=499, seed=i) <= 0.05 for i, draw in enumerate(draws)]
+    assert 0.74 <= np.mean(told) <= 0.86
+
+
 # By metric
 
 

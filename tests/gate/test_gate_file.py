@@ -260,11 +260,13 @@ def test_a_pin_of_a_selector_that_cannot_be_read_is_not_called_unknown(write):
     )
 
 
-@pytest.mark.parametrize("told", ["completeness: 1", "recall: 2", "completeness: 100%", "tokens: 200%"])
+@pytest.mark.parametrize("told", ["completeness: 1", "recall: 2", "completeness: 100%"])
 def test_a_tolerance_that_nothing_exceeds_is_refused(tmp_path, told):
     path = tmp_path / "gate.yaml"
     path.write_text(f"datasets: [d]\nselectors: [semantic]\ngate:\n  tolerance: {{{told}}}\n")
-    with pytest.raises(InputError, match=r"never differs by more than [^;]+; expected a tolerance below 1") as refused:
+    with pytest.raises(
+        InputError, match=r"never gets worse by more than [^;]+; expected a tolerance below 1"
+    ) as refused:
         read_gate(path)
     assert "line 4" in str(refused.value)
 
@@ -273,6 +275,15 @@ def test_an_amount_may_be_tolerated_in_its_unit(tmp_path):
     path = tmp_path / "gate.yaml"
     path.write_text("datasets: [d]\nselectors: [semantic]\ngate:\n  tolerance: {tokens: 40}\n")
     assert [one.amount for one in read_gate(path).settings.tolerances.values()] == [40.0]
+
+
+@pytest.mark.parametrize("metric", ["tokens", "forbidden_offered"])
+def test_what_is_better_the_lower_it_is_may_grow_to_several_times_the_baseline(tmp_path, metric):
+    path = tmp_path / "gate.yaml"
+    path.write_text(
+        f"datasets: [d]\nselectors: [semantic]\ngate:\n  metrics: [{metric}]\n  tolerance: {{{metric}: 1000%}}\n"
+    )
+    assert [str(size) for size in read_gate(path).settings.tolerances.values()] == ["1000%"]
 
 
 @pytest.mark.parametrize("model", [GateFields, ItemRow, QueryRow, SessionItems, AnswerRow, SelectorEntry])

@@ -14,6 +14,7 @@ from ctxbench.datasets.files import write_dataset
 from ctxbench.datasets.queries import DatasetQuery, Label
 from ctxbench.model.items import Catalog, Item, ItemKey
 from ctxbench.model.requests import Request
+from ctxbench.search.embedders import ModelError
 from ctxbench.tuning import held_out
 from ctxbench.tuning.held_out import next_step
 
@@ -79,6 +80,14 @@ def test_a_gain_that_cannot_be_measured_has_a_reason(monkeypatch):
     monkeypatch.setattr(held_out, "MOST_CHARACTERS", 10)
     step = next_step(one_group, embedder="hashing")
     assert (step.action, step.gain, step.why.code) == ("calibrate", None, "CTX5815")
+
+
+def test_without_a_model_the_reason_is_one_sentence(monkeypatch):
+    def refuse(name):
+        raise ModelError("MaxRetryError: ... (Caused by NameResolutionError)")
+
+    monkeypatch.setattr(held_out, "open_embedder", refuse)
+    assert next_step(dataset(60)).why == "there is no embedding model; `ctxbench setup` fetches it"
 
 
 def test_the_command_runs(tmp_path, monkeypatch, capsys):

@@ -63,6 +63,21 @@ def test_one_line_where_nothing_changed(made):
 
 
 @pytest.mark.parametrize(
+    ("detectable", "shown_text"), [(0.17, "recall is significant from about 17.0 points"), (0.05, "")]
+)
+def test_a_loss_that_so_few_queries_would_not_show_is_named_where_it_is_large(made, detectable, shown_text):
+    sizes = {"completeness": 0.02, "recall": detectable, "tokens": 300.0}
+    metrics = [
+        replace(made.judged(name, Verdict.SAME, [1.0] * 20, [1.0] * 20), detectable=size)
+        for name, size in sizes.items()
+    ]
+    moved = replace(made.same(), changes=(replace(made.LOST, required=False),), metrics=tuple(metrics))
+    screen = shown(made.check(moved), width=200)
+    assert shown_text in screen
+    assert ("on so few queries" in screen) == bool(shown_text)
+
+
+@pytest.mark.parametrize(
     ("maker", "first", "steps"),
     [
         ("gone", "worse: bm25 on desk: 2 required items can no longer be offered\n", "add --allow-removed"),

@@ -109,6 +109,12 @@ def test_a_tool_is_called_by_its_title_and_searched_by_title_and_text(folder):
     assert [label.item.id for label in data.labels] == ["tool:Statins"]
 
 
+def test_a_tool_whose_title_is_its_id_is_called_by_it(folder):
+    rows = [{"_id": "MED-10", "title": "MED-10", "text": "Lower the risk."}]
+    data = import_beir(folder(corpus=rows), ImportSettings(type="tool")).dataset
+    assert [item.search_text for item in data.catalog] == ["MED-10: Lower the risk."]
+
+
 def test_a_tool_keeps_its_server_and_schema_and_its_id_where_titles_repeat(folder):
     schema = {"type": "object", "properties": {"q": {}}}
     rows = [
@@ -146,7 +152,9 @@ def test_train_and_dev_are_tuning_and_other_splits_keep_their_names(folder):
         extra=label.format(4),
         test=label.format(5),
     )
-    splits = {query.id: query.split for query in import_beir(root).dataset.queries}
+    found = import_beir(root)
+    assert found.ids["splits joined as tuning"] == ["dev", "train"]
+    splits = {query.id: query.split for query in found.dataset.queries}
     assert splits == {"q1": "tuning", "q2": "tuning", "q3": "test", "q4": "extra", "q5": "test"}
 
 
@@ -155,6 +163,7 @@ def test_a_query_of_several_splits_is_tuning_and_counted(folder):
     assert found.dataset.queries[0].split == "tuning"
     assert len(found.dataset.labels) == 2
     assert found.counts["queries labelled in several splits"] == 1
+    assert found.counts["splits joined as tuning"] == 0
     assert found.counts["repeated label rows"] == 1
 
 
