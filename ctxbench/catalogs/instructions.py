@@ -363,12 +363,15 @@ def rules_folder(folder: Path) -> Source:
 
     def read() -> Sequence[SnapshotPart]:
         read = _Folder(folder)
-        for path in _paths(read, f"rules in {folder.absolute().name}"):
+        paths = _paths(read, f"rules in {folder.absolute().name}")
+        for path in paths:
             for convention in _CONVENTIONS:
                 if convention.pattern.fullmatch(path):
                     _take(read, path, convention)
         _follow_all(read)
-        return read.parts() or [_nothing(folder, "AGENTS.md, CLAUDE.md, Cursor, Copilot, SKILL.md")]
+        markdown = any(path.lower().endswith(_MARKDOWN) for path in paths)
+        fix = Message("catalogs.rules-as-references" if markdown else "catalogs.name-other-folder")
+        return read.parts() or [_nothing(folder, "AGENTS.md, CLAUDE.md, Cursor, Copilot, SKILL.md", fix)]
 
     return read
 
@@ -421,13 +424,13 @@ def references_folder(folder: Path) -> Source:
         for name, file in () if (folder / ".git").exists() else read.files.items():
             metadata = {**file.item.metadata, "folder": folder.absolute().name}
             read.files[name] = replace(file, item=replace(file.item, metadata=metadata))
-        return read.parts() or [_nothing(folder, "Markdown")]
+        return read.parts() or [_nothing(folder, "Markdown", Message("catalogs.name-other-folder"))]
 
     return read
 
 
-def _nothing(folder: Path, files: str) -> SnapshotPart:
-    error = Message("catalogs.folder-without-files", files=files)
+def _nothing(folder: Path, files: str, fix: str) -> SnapshotPart:
+    error = Message("catalogs.folder-without-files", files=files, fix=fix)
     return SnapshotPart(name=folder.absolute().name, kind="folder", state="failed", error=error)
 
 

@@ -33,6 +33,7 @@ from ctxbench.catalogs.snapshots import (
 from ctxbench.cli.common import print_json
 from ctxbench.datasets.layout import agent_of
 from ctxbench.datasets.lookup import user_folder
+from ctxbench.gate.gate import GateCheck
 from ctxbench.gate.verdict import server_reasons
 from ctxbench.io.console import Progress, printing_to_stderr, progress, say
 from ctxbench.io.documents import line_of, load_yaml
@@ -395,6 +396,33 @@ def committed_text(baseline: Path, path: Path) -> str | None:
         return repository.text(commits[0], path) if repository is not None and commits else None
     except StorageError:
         return None
+
+
+def line_of_edit(done: GateCheck, item: tuple[str, str], path: Path, line: int) -> int:
+    """The line of a file that an item of the baseline was edited in; `line` where that is not known."""
+    if (row := done.former[item].row) is not None:
+        return edited_line(path, line, done.edited.get(item, ()), row.get("text", ""))
+    if item not in done.edited or not line or path.name == CORPUS:
+        return line
+    before = committed_text(done.file.baseline, path)
+    try:
+        return line if before is None or (after := read_text(path)) == before else differing_line(before, after)
+    except UserError:
+        return line
+
+
+def settings_line(path: Path, baseline: Path) -> tuple[Path, int]:
+    """The file and line of the settings of an agent's selector.
+
+    Of its presets, or of its own YAML file, where git shows that the file was edited since the baseline.
+    """
+    agent = read_agent(path)
+    file = agent.presets or path.parent / agent.selector
+    before = committed_text(baseline, file) if file.is_file() else None
+    if before is None or before == (after := read_text(file)):
+        return path, agent.lines.get(("settings",)) or line_of(agent.lines, ("selector",))
+    preset = agent.presets and load_yaml(file)[1].get(("presets", agent.selector, "set"))
+    return file, preset or differing_line(before, after)
 
 
 def mode_line(folder: Path, item: str, *, source: tuple[Path, int]) -> tuple[Path, int]:

@@ -25,8 +25,7 @@ from urllib.parse import quote, urlsplit
 import typer
 
 from ctxbench.catalogs.agent_file import is_agent_file
-from ctxbench.catalogs.snapshots import CORPUS
-from ctxbench.cli.capture import committed_text, differing_line, edited_line, mode_line, recapture, tell_captured
+from ctxbench.cli.capture import line_of_edit, mode_line, recapture, settings_line, tell_captured
 from ctxbench.cli.common import print_json, print_result, without_keys
 from ctxbench.datasets.layout import DatasetLines, agent_of
 from ctxbench.datasets.lookup import dataset_folder, user_folder
@@ -90,7 +89,7 @@ def find_places(done: GateCheck) -> Locations:
         if name.startswith("tool:") and {*done.edited.get((dataset, name), ())} == {"include"}:
             path, line = find_in(partial(mode_line, source=(path, line)), dataset, name)
             return in_repository(path), line
-        return in_repository(path), line if fact is None else _line_of_edit(done, (dataset, name), path, line)
+        return in_repository(path), line if fact is None else line_of_edit(done, (dataset, name), path, line)
 
     def external_file(name: str) -> str:
         path = experiment.base / name
@@ -100,7 +99,7 @@ def find_places(done: GateCheck) -> Locations:
         gate=in_repository(done.file.path),
         folder=in_repository(Path()).removeprefix("."),
         selectors={selector.name: selector.line for selector in experiment.selectors},
-        files=dict(_agents(done.file.path)),
+        files=dict(_agents(done.file.path, done.file.baseline)),
         external_file=external_file,
         embedder=line_of(experiment.lines, ("embedder",)),
         minimums={
@@ -114,19 +113,6 @@ def find_places(done: GateCheck) -> Locations:
     )
 
 
-def _line_of_edit(done: GateCheck, item: tuple[str, str], path: Path, line: int) -> int:
-    """The line of a file that an item of the baseline was edited in; `line` where that is not known."""
-    if (row := done.former[item].row) is not None:
-        return edited_line(path, line, done.edited.get(item, ()), row.get("text", ""))
-    if item not in done.edited or not line or path.name == CORPUS:
-        return line
-    before = committed_text(done.file.baseline, path)
-    try:
-        return line if before is None or (after := read_text(path)) == before else differing_line(before, after)
-    except UserError:
-        return line
-
-
 def _most_common(locations: Sequence[Location]) -> Location:
     """The file of most of the locations, and the line if they share one; there is at least one location."""
     (file, _), *_ = Counter(file for file, _ in locations).most_common(1)
@@ -134,16 +120,16 @@ def _most_common(locations: Sequence[Location]) -> Location:
     return file, lines.pop() if len(lines) == 1 else 0
 
 
-def _agents(gate: Path) -> Iterator[tuple[str, Location]]:
-    """The names of selectors of a gate file that are agent files, each with the line of its settings."""
+def _agents(gate: Path, baseline: Path) -> Iterator[tuple[str, Location]]:
+    """The names of selectors of a gate file that are agent files, each with the location of its settings."""
     data, _ = load_yaml(gate)
     for entry in data.get("selectors", ()) if isinstance(data, dict) else ():
         about = entry if isinstance(entry, dict) else {"selector": entry}
         path = gate.parent / str(about.get("selector", ""))
         if is_agent_file(path):
-            _, lines = load_yaml(path)
             name = about.get("name") or selector_name(path.name, about.get("preset"))
-            yield str(name), (in_repository(path), lines.get(("settings",)) or line_of(lines, ("selector",)))
+            file, line = settings_line(path, baseline)
+            yield str(name), (in_repository(file), line)
 
 
 def in_repository(path: Path) -> str:

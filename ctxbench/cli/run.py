@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
@@ -23,7 +24,7 @@ from ctxbench.datasets.lookup import find_catalog, unread_agents
 from ctxbench.evaluation import latency, runner
 from ctxbench.evaluation.experiment import Experiment, examine, failures_told, machine, scoring
 from ctxbench.evaluation.inputs import Prepared, datasets_of_run, prepare
-from ctxbench.evaluation.run_folder import RunFolder, summarise_run
+from ctxbench.evaluation.run_folder import RunFolder, RunSummary, summarise_run
 from ctxbench.gate.baseline_rows import GATE, gate_file_in_messages
 from ctxbench.gate.history import baseline_of, read_history
 from ctxbench.io.cache import line_from, refuse_outputs
@@ -38,6 +39,7 @@ from ctxbench.io.errors import (
     check_all_known,
     count,
     first_few,
+    one_line,
     quoted,
     raise_first,
 )
@@ -48,6 +50,7 @@ from ctxbench.model.resources import EMBEDDER, kind_of
 from ctxbench.report.pages import titles, write_parted
 from ctxbench.report.run_charts import growth_chart, history_chart, history_csv, history_json, history_tables
 from ctxbench.report.run_page import page_tokens, write_report
+from ctxbench.report.run_tables import winner
 from ctxbench.report.run_text import figures_csv, growth_tables, latency_tables, markdown_report, print_summary
 from ctxbench.search.embedders import Vectors, VectorStore, open_embedder, open_vectors
 from ctxbench.search.graph import GraphSpec, made_from, make_graph, read_graph, write_graph
@@ -301,9 +304,29 @@ def _report(
             print_json(summary.as_dict())
         elif answered:
             print_summary(summary)
+            for line in _missed_most(summary, folder, datasets):
+                say(line)
     finally:
         if where is not None:
             say(f"report: {where} (open it in a browser)", err=True)
+
+
+def _missed_most(summary: RunSummary, folder: RunFolder, datasets: Mapping[str, Dataset]) -> Iterator[str]:
+    """For each dataset the required items that its winner, or its only selector, left out most often."""
+    for row in summary.datasets:
+        name = row.selectors[0].selector if len(row.selectors) == 1 else winner(row, summary.compare_to)
+        dataset, needed, missed = datasets[row.dataset], Counter[str](), Counter[str]()
+        for block in folder.load(row.dataset, name).answers.blocks() if name else ():
+            table, ids = block.candidates, dataset.catalog.ids
+            pairs = zip(table.request[table.chosen], table.item[table.chosen], strict=True)
+            offered = {(int(request), ids[item]) for request, item in pairs}
+            for number, query in enumerate(block.queries):
+                for group in dataset.required[query]:
+                    needed[group[0].id] += 1
+                    missed[group[0].id] += not any((number, item.id) in offered for item in group)
+        worst = [f"{item} ({n:,} of {needed[item]:,})" for item, n in missed.most_common(5) if n]
+        if worst:
+            yield f"{one_line(name)} missed most on {row.dataset}: {', '.join(worst)}"
 
 
 def measure_latency(selectors: Sequence[str], catalog: str, *, embedder: str, seconds: float, as_json: bool) -> None:

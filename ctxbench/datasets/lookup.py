@@ -633,25 +633,33 @@ def changed_sources(names: Iterable[str], base: Path) -> Iterator[str]:
 
 
 def unread_agents(names: Iterable[str], base: Path, agents: Iterable[Path]) -> Iterator[str]:
-    """A sentence for each agent file whose items differ from those that datasets have of their own.
+    """A sentence for each agent file whose items differ from those that datasets have instead.
 
     Args:
-        names: of datasets, as an experiment names them. Those over an agent file, and those without an item of the
-            agent, such as public ones, are left out.
+        names: of datasets, as an experiment names them. Those over the agent file itself, and those without an item of
+            the agent, such as public ones, are left out. Of a dataset over another agent file only the items that
+            both have are compared: it may leave sources out.
         base: what a relative folder is relative to.
         agents: the agent files whose selectors are asked.
     """
-    folders = {name: folder for name in names if (folder := user_folder(name, base)) and agent_of(folder) is None}
+    folders = {name: folder for name in names if (folder := user_folder(name, base))}
     for path in dict.fromkeys(agents):
-        differing = []
+        copied: list[str] = []
         for name, folder in folders.items():
+            source = agent_of(folder)
             with suppress(UserError):  # what cannot be read is said where it is needed
-                own, current = _texts(read_catalog(folder)), _texts(read_agent(path).catalog())
-                differing += [name] if own != current and own.keys() & current.keys() else []
-        if differing:
-            yield Message("datasets.agent-unread", datasets=differing, agent=path)
+                current = _contents(read_agent(path).catalog())
+                own = _contents(read_catalog(folder) if source is None else read_agent(source).catalog())
+                shared = own.keys() & current.keys()
+                if source is None:
+                    copied += [name] if shared and own != current else []
+                elif differing := [item for item in shared if own[item] != current[item]]:
+                    fields = "sources" if all(own[item][0] == current[item][0] for item in differing) else "include"
+                    yield Message("datasets.agent-other", fields=fields, agent=path, source=source, dataset=name)
+        if copied:
+            yield Message("datasets.agent-unread", datasets=copied, agent=path)
 
 
-def _texts(catalog: Catalog) -> dict[str, tuple[Any, ...]]:
-    """What a search and a prompt read of each item, by id."""
-    return {item.id: (item.title, item.description, item.text, item.schema) for item in catalog}
+def _contents(catalog: Catalog) -> dict[str, tuple[Any, ...]]:
+    """The include mode of each item, and what a search and a prompt read of it, by id."""
+    return {item.id: (item.include, item.title, item.description, item.text, item.schema) for item in catalog}

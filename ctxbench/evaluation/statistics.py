@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Literal, TypeAlias, TypeVar
@@ -262,6 +262,47 @@ def estimate(values: npt.ArrayLike, *, scale: Scale, level: float = LEVEL) -> Es
         interval = amount_interval(sample, level=level)
     return Estimate(
         value=math.fsum(sample.tolist()) / n if n else math.nan, interval=interval, n=n, left_out=len(array) - n
+    )
+
+
+def mover_bounds(means: FloatArray, low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Ends of the intervals of means of independent means, each of the same weight, by MOVER.
+
+    An end is as far from the mean as the root of the sum of the squared distances of the means' own ends, divided by
+    how many they are. So it is never beyond the mean of these ends: that of a share lies in [0, 1].
+
+    Args:
+        means, low, high: the means and the ends of their intervals, shape (n_means, n); NaN are left out.
+
+    Returns:
+        Low and high ends, shape (n,); NaN where all means are.
+
+    Source: Zou and Donner, Construction of confidence limits about effect measures: a general approach, Statistics in
+    Medicine 27, 2008.
+    """
+    n = (~np.isnan(means)).sum(axis=0)
+    mean = np.nansum(means, axis=0) / np.where(n > 0, n, math.nan)
+    below, above = (np.sqrt(np.nansum((means - ends) ** 2, axis=0)) / np.maximum(n, 1) for ends in (low, high))
+    return mean - below, mean + above
+
+
+def mean_estimate(estimates: Sequence[Estimate]) -> Estimate:
+    """The mean of independent estimates, such as of several datasets, each of the same weight (see `mover_bounds`)."""
+    applied = [estimate for estimate in estimates if estimate.n] or estimates[:1]
+    columns = [[estimate.value, estimate.interval.low, estimate.interval.high] for estimate in applied]
+    means, low, high = np.array(columns).T[:, :, np.newaxis]
+    ends = mover_bounds(means, low, high) if applied[0].n else (low[0], high[0])
+    return Estimate(
+        value=float(means.mean()),
+        interval=Interval(
+            low=float(ends[0][0]),
+            high=float(ends[1][0]),
+            level=applied[0].interval.level,
+            method="MOVER",
+            holds=all(estimate.interval.holds for estimate in applied),
+        ),
+        n=sum(estimate.n for estimate in applied),
+        left_out=sum(estimate.left_out for estimate in estimates),
     )
 
 

@@ -36,6 +36,7 @@ from ctxbench.model.arrays import BoolArray, IntArray
 from ctxbench.model.candidates import BEYOND_CHUNKS, Candidates, Mode, Origin, Rule, place_among
 from ctxbench.model.items import ItemKey
 from ctxbench.model.selection import concatenated
+from ctxbench.selectors.definitions import definition, shipped
 
 NAME_FIELDS = ("_id", "name", "server", "title")  # fields in which an item and its renamed successor may differ
 _HASHES = {"definition_sha256", "sha256"}  # what readers of sources note of what an item was made from
@@ -451,7 +452,14 @@ def _identity_differences(base: Identity, head: Identity, server_files: Collecti
     before, after = flat_steps(base.selector), flat_steps(head.selector)
     differences: dict[str, Any] = {}
     if before is not None and after is not None:
-        named = _with_user_names([*_step_settings(before, after)], base.values, head.values)
+        changed = [*_step_settings(before, after)]
+        steps = [difference for difference in changed if difference.path == difference.step]  # on one side only
+        if len(steps) > 1:
+            old, new = base.shipped or _steps_text(before), head.shipped or _steps_text(after)
+            scoring = any(difference.scoring for difference in steps)
+            selector = SettingDifference(name="selector", path="selector", before=old, after=new, scoring=scoring)
+            changed = [selector, *(difference for difference in changed if difference not in steps)]
+        named = _with_user_names(changed, base.values, head.values)
         differences["settings"] = (*named, *_resource_differences(base.selector, head.selector))
     else:
         key = "external" if base.external or head.external else "settings"
@@ -554,6 +562,17 @@ def _with_user_names(
             suited = [name for name in suited if name.lower().removesuffix(last).rstrip("s") in domain] or suited
         name = suited[0] if suited and not difference.code else difference.step if difference.words else difference.path
         yield replace(difference, name=name)
+
+
+def _steps_text(steps: Sequence[FlatStep]) -> str:
+    """The shipped selector that has these steps, else the steps by name."""
+    paths = [step.path for step in steps]
+    for selector in map(definition, shipped()):
+        if paths == [
+            step.path for step in flat_steps({"pipeline": selector.pipeline(selector.with_defaults()).describe()}) or ()
+        ]:
+            return selector.name
+    return " + ".join(step.label for step in steps if step.kind != "analyse")
 
 
 def _step_text(step: FlatStep) -> str:

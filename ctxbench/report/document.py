@@ -13,7 +13,7 @@ import re
 import shutil
 import textwrap
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from enum import IntEnum
 from functools import partial
@@ -152,30 +152,43 @@ class Means:
         value: of what a sentence is about.
         compared: of what it is compared with.
         significant: whether the difference is.
+        low, high: the ends of the interval of value - compared.
     """
 
     value: float
     compared: float
     significant: bool
+    low: float
+    high: float
 
     @classmethod
     def of(cls, comparison: Comparison | None) -> Means | None:
         """The means of a comparison: its other side compared with its base; None without a pair."""
         if comparison is None or not comparison.n:
             return None
-        return cls(comparison.other, comparison.base, bool(comparison.significant))
+        interval = comparison.interval
+        return cls(comparison.other, comparison.base, bool(comparison.significant), interval.low, interval.high)
 
     @property
     def swapped(self) -> Means:
         """The same comparison from the other side."""
-        return Means(self.compared, self.value, self.significant)
+        return Means(self.compared, self.value, self.significant, -self.high, -self.low)
 
 
-def winner_sentence(name: str, compared: str, complete: Sequence[Means], tokens: Sequence[Means]) -> str:
+def winner_sentence(
+    name: str, compared: str, complete: Sequence[Means], tokens: Sequence[Means], *, unit: str = ""
+) -> str:
     """What a selector offers and what that costs, then the same of another; without its end.
 
     `a offers all that is needed for 97.0% of requests at 365 tokens; b for 96.0% at 541 (tokens: not significant)`.
     Means of several datasets become ranges, which are not said to be significant or not. Equal figures are a tie.
+
+    Args:
+        name: of the selector.
+        compared: of the other.
+        complete, tokens: means by dataset.
+        unit: of the tokens, `tokens in all`. With it the loss of completeness is said that an interval does not
+            exclude; without it the figures are of a tuning, which says what its constraints hold.
     """
     share, other = (_span("completeness", means) for means in _sides(complete))
     cost, other_cost = (f" at {_span('tokens', means)}" if tokens else "" for means in _sides(tokens))
@@ -184,11 +197,20 @@ def winner_sentence(name: str, compared: str, complete: Sequence[Means], tokens:
         for title, means in (("completeness", complete), ("tokens", tokens))
         if len(means) == 1 and not means[0].significant and means[0].value != means[0].compared
     ]
-    end = f" ({' and '.join(doubts)}: {NOT_SIGNIFICANT})" if doubts else ""
-    unit, unmeasured = (" tokens", "") if tokens else ("", "; tokens were not measured")
+    loss = -complete[0].low if unit and "completeness" in doubts and complete[0].value < complete[0].compared else 0.0
+    excluded = f"; a loss of up to {100 * loss:.1f} points is not excluded" if 0 < loss < math.inf else ""
+    end = f" ({' and '.join(doubts)}: {NOT_SIGNIFICANT}{excluded})" if doubts else ""
+    unit, unmeasured = (f" {unit or 'tokens'}", "") if tokens else ("", "; tokens were not measured")
     tied = len(complete) == 1 and (share, cost) == (other, other_cost)
     name, rest = (f"{name} and {compared} tie: each", "") if tied else (name, f"; {compared} for {other}{other_cost}")
     return f"{name} offers all that is needed for {share} of requests{cost}{unit}{rest}{end}{unmeasured}"
+
+
+def session_tokens(estimates: Mapping[str, Estimate]) -> float:
+    """The mean tokens of what sessions hold, such as items that are always offered; 0 if they were not measured."""
+    total, added = (estimates.get(name) for name in ("total_tokens", "tokens"))
+    held = total.value - added.value if total and added else 0.0
+    return held if held >= 0.5 else 0.0  # less is rounding
 
 
 def _sides(pairs: Sequence[Means]) -> tuple[list[float], list[float]]:

@@ -672,6 +672,7 @@ def note_text(name: str, value: Any) -> str:
 _BOUNDS = ("oracle", "everything", "random")  # what others lie between: nobody's choice
 _CLOSE = 0.05 + 1e-9  # what is further below the best is not called as complete, however few queries there are
 COMPLETENESS, TOKENS = parse_metric("completeness"), parse_metric("tokens")
+_UNITS = ("tokens", "tokens in all")  # the second where sessions hold items, as in the column of the table
 
 
 def run_answer(summary: RunSummary, *only: DatasetSummary) -> str:
@@ -691,7 +692,9 @@ def run_answer(summary: RunSummary, *only: DatasetSummary) -> str:
     rival = base if chosen != base else _rival(datasets)
     pairs = [pair for dataset in datasets if (pair := _pair(dataset, chosen, rival, base)) is not None]
     complete, tokens = [pair[0] for pair in pairs], [pair[1] for pair in pairs if pair[1] is not None]
-    sentence = f"{document.winner_sentence(document.named(chosen), document.named(rival), complete, tokens)}."
+    names = (document.named(chosen), document.named(rival))
+    held = any(document.session_tokens(row.estimates) for dataset in datasets for row in dataset.selectors)
+    sentence = f"{document.winner_sentence(*names, complete, tokens, unit=_UNITS[held])}."
     if len(datasets) == 1:
         return f"{sentence}{_failed(datasets[0], (chosen, rival))}"
     return f"Best on {n_won:,} of {len(datasets):,} datasets: {sentence}"
@@ -748,6 +751,9 @@ def _pair(
     complete, tokens = (document.Means.of(comparison) for comparison in row)
     if chosen == base:
         complete, tokens = complete and complete.swapped, tokens and tokens.swapped
+    if tokens is not None:
+        held = {row.selector: document.session_tokens(row.estimates) for row in dataset.selectors}
+        tokens = replace(tokens, value=tokens.value + held[chosen], compared=tokens.compared + held[rival])
     return None if complete is None else (complete, tokens)
 
 
@@ -772,7 +778,9 @@ def _alone(datasets: Sequence[DatasetSummary]) -> str:
         return f"No winner: {reason}."
     ((row, complete, tokens),) = measured
     share = document.with_unit(COMPLETENESS, complete.value)
-    price = f" at {document.with_unit(TOKENS, tokens.value)} tokens" if tokens else "; tokens were not measured"
+    held = document.session_tokens(row.estimates)
+    cost = document.with_unit(TOKENS, tokens.value + held) if tokens else ""
+    price = f" at {cost} {_UNITS[held > 0]}" if cost else "; tokens were not measured"
     return f"{document.named(row.selector)} offers all that is needed for {share} of requests{price}."
 
 

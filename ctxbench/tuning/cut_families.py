@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from ctxbench.evaluation.statistics import LEVEL, moment_bounds, share_bounds, wilson_bounds
+from ctxbench.evaluation.statistics import LEVEL, moment_bounds, mover_bounds, share_bounds, wilson_bounds
 from ctxbench.model.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.pipelines.strategies.cut import fallen, offered_length
 from ctxbench.selectors.selector import Value
@@ -624,12 +624,9 @@ class CommonLine(SweptSettings):
     """Lines of several datasets at common thresholds; all datasets have the same weight.
 
     The mean of a measure is the mean over the datasets in which it applies to any query; its interval combines theirs
-    by MOVER. An objective that is an amount (tokens, items) is the geometric mean over datasets, so a dataset with
-    large items has no more influence than others. 1 is added to each mean and subtracted from the result, so offering
-    nothing on one dataset does not make it 0. Other objectives are means of means.
-
-    Source of MOVER: Zou and Donner, Construction of confidence limits about effect measures: a general approach,
-    Statistics in Medicine 27, 2008.
+    (see `mover_bounds`). An objective that is an amount (tokens, items) is the geometric mean over datasets, so a
+    dataset with large items has no more influence than others. 1 is added to each mean and subtracted from the result,
+    so offering nothing on one dataset does not make it 0. Other objectives are means of means.
     """
 
     def __init__(
@@ -704,16 +701,14 @@ class CommonLine(SweptSettings):
     def bounds(
         self, measure: Measure, indices: IntArray, *, level: float, times: float = 1.0
     ) -> tuple[FloatArray, FloatArray]:
-        """Intervals by MOVER, from the squared distances of the datasets' ends to their means."""
+        """Intervals that combine those of the datasets (see `mover_bounds`)."""
         by_dataset = self._dataset_means(measure, indices)
         ends = [
             line.bounds(measure, line_indices[indices], level=level, times=times * worth)
             for line, line_indices, worth in zip(self._lines, self._indices, self._worth, strict=True)
         ]
-        mean, some = _mean(by_dataset), (~np.isnan(by_dataset)).sum(axis=0)
-        distance = [np.sqrt(np.nansum((by_dataset - np.stack(end)) ** 2, axis=0)) for end in zip(*ends, strict=True)]
-        low, high = (np.where(some > 0, total / np.maximum(some, 1), math.inf) for total in distance)
-        return mean - low, mean + high
+        low, high = (np.stack(end) for end in zip(*ends, strict=True))
+        return mover_bounds(by_dataset, low, high)
 
     def differences(self, measure: Measure, indices: IntArray, *, times: float = 1.0) -> tuple[FloatArray, FloatArray]:
         """The means of the datasets' mean differences, and their standard errors; datasets are independent."""

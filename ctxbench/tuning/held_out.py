@@ -19,7 +19,7 @@ from ctxbench.datasets.queries import group_pairs
 from ctxbench.evaluation.answers import Slice
 from ctxbench.evaluation.comparisons import grouped_compare, grouped_estimate
 from ctxbench.evaluation.metrics import Metric, mean, parse_metric
-from ctxbench.evaluation.statistics import Comparison, Scale, correct, critical
+from ctxbench.evaluation.statistics import Comparison, Estimate, Scale, correct, critical
 from ctxbench.io.console import ProgressListener, silent
 from ctxbench.io.errors import Message, UserError
 from ctxbench.io.files import cache_dir
@@ -149,7 +149,7 @@ class VerdictQueries:
 
 
 def verdict(
-    limit: Limit, measured: FloatArray, base: FloatArray, ground: VerdictQueries, *, scale: Scale
+    limit: Limit, measured: FloatArray, base: FloatArray, ground: VerdictQueries, *, estimate: Estimate
 ) -> ConstraintVerdict | None:
     """Judge a constraint by measured values.
 
@@ -157,15 +157,15 @@ def verdict(
         limit: the constraint, with its target on these queries.
         measured, base: values by query, shape (n_queries,); NaN if the metric does not apply.
         ground: the queries.
-        scale: of the values.
+        estimate: the mean of the measured values with its interval.
 
     Returns:
         None if the metric applies to no query.
     """
-    n = int((~np.isnan(measured)).sum())
+    n = estimate.n
     if not n:
         return None
-    value, low, high = _interval(limit, measured, base, ground, scale)
+    value, low, high = _interval(limit, measured, base, ground, estimate)
     worse, better = (low, high) if limit.sign > 0 else (high, low)
     status: Status
     if n < MIN_QUERIES:
@@ -193,11 +193,10 @@ def verdict(
 
 
 def _interval(
-    limit: Limit, measured: FloatArray, base: FloatArray, ground: VerdictQueries, scale: Scale
+    limit: Limit, measured: FloatArray, base: FloatArray, ground: VerdictQueries, estimate: Estimate
 ) -> tuple[float, float, float]:
     """The mean and the ends of its interval; of a constraint of the base, by paired differences."""
     if limit.by != "paired":
-        estimate = grouped_estimate(measured, ground.group, scale=scale, level=ground.level)
         return estimate.value, estimate.interval.low, estimate.interval.high
     pairing = Pairing(base={limit.measure: base}, group=ground.group)
     mean, error = pairing.differences({limit.measure: measured})[limit.measure].errors()
@@ -393,7 +392,9 @@ class SettingEvaluator:
             metric = constraint.metric
             reachable = constraint.of == "reachable"
             values = chosen.of_reachable(split, metric) if reachable else chosen.by_query[split][metric]
-            return verdict(limit, values, base.by_query[split][metric], ground, scale=metric.declaration.scale)  # type: ignore[arg-type]
+            scale: Scale = metric.declaration.scale  # type: ignore[assignment]
+            estimate = grouped_estimate(values, query_set.group, scale=scale, level=self.level)
+            return verdict(limit, values, base.by_query[split][metric], ground, estimate=estimate)
 
         return constraint_verdicts(policy, means, reach, judge)
 

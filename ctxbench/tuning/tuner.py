@@ -23,7 +23,7 @@ from ctxbench.evaluation.comparisons import (
     grouped_estimate,
 )
 from ctxbench.evaluation.metrics import Metric, mean
-from ctxbench.evaluation.statistics import Comparison, Estimate, correct, critical
+from ctxbench.evaluation.statistics import Comparison, Estimate, Scale, correct, critical, mean_estimate
 from ctxbench.io.console import ProgressListener, silent
 from ctxbench.io.errors import Message, UserError, count
 from ctxbench.io.workers import OptionalPool
@@ -705,7 +705,7 @@ class CommonSetting:
 
         Constraints are left out if their metric, or its mean for the base, applies to no query.
         """
-        defaults, group = [tuner.defaults for tuner in self._tuners], self._group(READING)
+        defaults = [tuner.defaults for tuner in self._tuners]
         means = {Measure(metric): value for metric, value in _joined_means(defaults).items() if not np.isnan(value)}
         reaches = [
             reach_ratio(base.reachable[base.splits[READING]], setting.reachable[setting.splits[READING]])
@@ -713,28 +713,27 @@ class CommonSetting:
         ]
         reach = float(np.mean(reaches))
         all_read = all(TEST in tuner.dataset.query_sets for tuner in self._tuners)
-        ground = VerdictQueries(group=group, level=self._file.confidence, chosen_here=not all_read)
+        ground = VerdictQueries(group=self._group, level=self._file.confidence, chosen_here=not all_read)
 
         def judge(limit: Limit, constraint: Constraint) -> ConstraintVerdict | None:
-            values = _join_values(chosen, constraint.metric, READING, reachable=constraint.of == "reachable")
-            return verdict(limit, values, _join_values(defaults, constraint.metric, READING), ground, scale="amount")
+            metric = constraint.metric
+            parts = _values(chosen, metric, READING, reachable=constraint.of == "reachable")
+            estimate = self._estimate(parts, metric, READING, ground.level)
+            return verdict(limit, _join(parts), _join_values(defaults, metric), ground, estimate=estimate)
 
         return constraint_verdicts(policy, means, reach, judge)
 
     def _compare(self, base: list[SettingValues], compared: list[SettingValues], metric: Metric) -> Comparison:
-        left, right = _join_values(base, metric, READING), _join_values(compared, metric, READING)
-        return grouped_compare(left, right, self._group(READING), scale="amount", seed=self._file.seed)
+        left, right = (_join_values(rows, metric) for rows in (base, compared))
+        return grouped_compare(left, right, self._group, scale="amount", seed=self._file.seed)
 
     def _result(self, rows: Sequence[SettingValues], level: float) -> SettingResult:
         """The mean of a setting's figures over datasets."""
         first = rows[0]
 
         def means(split_index: int) -> dict[str, Estimate]:
-            group = self._group(split_index)
             estimates = {
-                str(metric): grouped_estimate(
-                    _join_values(rows, metric, split_index), group, scale="amount", level=level
-                )
+                str(metric): self._estimate(_values(rows, metric, split_index), metric, split_index, level)
                 for metric in first.by_query[first.splits[split_index]]
             }
             return {metric: estimate for metric, estimate in estimates.items() if estimate.n}
@@ -748,27 +747,33 @@ class CommonSetting:
             test=means(READING) if any(TEST in row.splits for row in rows) else {},
         )
 
-    def _group(self, split_index: int) -> IntArray:
-        """The group of every query of all datasets, none shared between two."""
-        groups = [list(tuner.dataset.query_sets.values())[split_index].group for tuner in self._tuners]
+    def _estimate(self, parts: Sequence[FloatArray], metric: Metric, split_index: int, level: float) -> Estimate:
+        """The mean of a metric's means over datasets, from its values by query on each; see `mean_estimate`."""
+        scale: Scale = metric.declaration.scale  # type: ignore[assignment]
+        pairs = zip(parts, self._groups(split_index), strict=True)
+        return mean_estimate([grouped_estimate(part, group, scale=scale, level=level) for part, group in pairs])
+
+    def _groups(self, split_index: int) -> list[IntArray]:
+        """The group of every query, by dataset."""
+        return [list(tuner.dataset.query_sets.values())[split_index].group for tuner in self._tuners]
+
+    @property
+    def _group(self) -> IntArray:
+        """The group of every query of all datasets on `READING`, none shared between two."""
+        groups = self._groups(READING)
         return np.concatenate([group + sum(map(len, groups[:index])) for index, group in enumerate(groups)])
 
 
-def _join_values(
-    rows: Sequence[SettingValues], metric: Metric, split_index: int, *, reachable: bool = False
-) -> FloatArray:
+def _join_values(rows: Sequence[SettingValues], metric: Metric) -> FloatArray:
+    """The values of the evaluation sets, joined."""
+    return _join(_values(rows, metric, READING))
+
+
+def _join(parts: Sequence[FloatArray]) -> FloatArray:
     """Join values by query of all datasets, scaled so that their mean is the mean of the datasets' means.
 
     A dataset to which the metric does not apply is left out; its values are NaN.
-
-    Args:
-        rows: one per dataset.
-        metric: one that is measured on all.
-        split_index: `DECIDING` or `READING`.
-        reachable: among the queries within reach only.
     """
-    pairs = list(zip(rows, [row.splits[split_index] for row in rows], strict=True))
-    parts = [row.of_reachable(split, metric) if reachable else row.by_query[split][metric] for row, split in pairs]
     counts = [int((~np.isnan(part)).sum()) for part in parts]
     total, n_datasets = sum(counts), sum(n > 0 for n in counts)
     return np.concatenate(
@@ -779,7 +784,13 @@ def _join_values(
 def _joined_means(rows: Sequence[SettingValues]) -> dict[Metric, float]:
     """The mean of each metric on the evaluation sets of all datasets."""
     metrics = rows[0].by_query[rows[0].splits[READING]]
-    return {metric: mean(_join_values(rows, metric, READING)).value for metric in metrics}
+    return {metric: mean(_join_values(rows, metric)).value for metric in metrics}
+
+
+def _values(rows: Sequence[SettingValues], metric: Metric, index: int, *, reachable: bool = False) -> list[FloatArray]:
+    """A metric by query of each dataset, on `DECIDING` or `READING`; with `reachable` of queries within reach only."""
+    pairs = [(row, row.splits[index]) for row in rows]
+    return [row.of_reachable(split, metric) if reachable else row.by_query[split][metric] for row, split in pairs]
 
 
 def _sum_counts(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:

@@ -369,6 +369,12 @@ def test_a_folder_that_holds_nothing_or_is_not_there(source, project):
         capture(source(project / "none"))
 
 
+def test_of_a_folder_with_other_markdown_files_alone_it_is_said_that_they_are_references(project):
+    (project / "refunds.md").write_text("# Refunds\n\nWithin 30 days.\n")
+    with pytest.raises(InputError, match="`references:`"):
+        capture(rules_folder(project))
+
+
 def test_a_key_is_told_with_its_file_and_line(project: Path) -> None:
     put(project, "AGENTS.md", f"\n# Keys\n\nUse {GITHUB}.")
     put(project, ".cursor/rules/sql.mdc", f"---\nalwaysApply: true\n---\n\nUse\n{GITHUB}.")

@@ -14,8 +14,10 @@ import yaml
 
 import ctxbench
 from ctxbench.catalogs.agent_file import read_agent
+from ctxbench.io.documents import load_yaml
 from ctxbench.selectors.definition import TunedPreset, definition_hash, parameter_texts
 from ctxbench.selectors.definitions import agent_definition, definition, write_presets
+from tests.checkout import Checkout
 
 FAKE = str(Path(__file__).parents[1] / "catalogs" / "mcp" / "fake_stdio.py")
 ABOUT = "How refunds are handled and who approves them"
@@ -220,6 +222,17 @@ class TestTunedPreset:
             write(Path(), AGENT | {"selector": selector, "settings": settings})
 
         return chosen
+
+    def test_an_edit_of_it_is_located_in_its_file(self, agent, cli, presets):
+        presets("small")
+        assert cli("data", "import", "golden", "evals.jsonl", "--catalog", "agent.yaml", "--out", "evals").code == 0
+        Path("gate.yaml").write_text(GATE)
+        assert cli("check", "--accept").code == 0
+        Checkout(Path.cwd()).commit("Accept", day=1)
+        text = Path("tuned/p.yaml").read_text().replace("n: 2", "n: 0")
+        Path("tuned/p.yaml").write_text(text)
+        _, lines = load_yaml(Path("tuned/p.yaml"))
+        assert f"- tuned/p.yaml:{lines['presets', 'small', 'set']}: " in cli("check").out
 
     def test_commands_that_read_agent_files_take_it(self, cli, presets):
         presets("small")

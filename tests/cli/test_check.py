@@ -742,3 +742,23 @@ def test_edits_of_an_agent_that_no_dataset_reads_are_said_not_to_be_judged(place
     assert cli("run", "own-experiment.yaml").err.count("-c agent.yaml") == 1
     assert "-c agent.yaml" not in cli("run", "followed-experiment.yaml").err
     assert "-c agent.yaml" not in cli("check", "followed.yaml").out
+
+
+def test_modes_of_an_agent_that_the_agent_of_a_dataset_lacks_are_said_not_to_be_judged(place, cli):
+    tools = [{"name": name, "description": f"{name} an order", "inputSchema": {}} for name in ("refund", "cancel")]
+    Path("tools.json").write_text(json.dumps(tools))
+    modes = "include: {otherwise: agent, tools: {'tool:cancel': always}}\n"
+    Path("AGENTS.md").write_text("# Refunds\n\nAsk for the number of the order.\n")
+    Path("agent.yaml").write_text(f"sources: {{tools: tools.json, rules: .}}\n{modes}selector: bm25\n")
+    Path("evals.jsonl").write_text('{"id": "q", "query": "refund", "expected": ["refund"]}')
+    Path("tools-only.yaml").write_text("sources: {tools: tools.json}\n")
+    assert cli("data", "import", "evals.jsonl", "-c", "tools-only.yaml", "--out", "log").code == 0
+    fields = "datasets: [log]\nselectors: [agent.yaml]\nembedder: hashing\n"
+    Path("gate.yaml").write_text(fields)
+    Path("run.yaml").write_text(f"name: log\n{fields}")
+    assert cli("check", "--accept").code == 0
+    assert cli("check").out.count("`include` of agent.yaml into tools-only.yaml") == 1
+    assert cli("run", "run.yaml").err.count("`include` of agent.yaml into tools-only.yaml") == 1
+    Path("tools-only.yaml").write_text(f"sources: {{tools: tools.json}}\n{modes}")
+    assert "`include` of agent.yaml" not in cli("check").out
+    assert "`include` of agent.yaml" not in cli("run", "run.yaml").err

@@ -51,6 +51,9 @@ HOW = {
     "ctxbench score answers.jsonl --dataset datasets/evals --compare-to semantic/normal": AS_WRITTEN,
     "ctxbench tune datasets/evals --policy policies.yaml": AS_WRITTEN,
     "ctxbench tune datasets/workbench --policy experiments/tuning/presets.yaml": AS_WRITTEN,  # a sample of 20, not 500
+    "ctxbench tune datasets/evals datasets/log --policy policies.yaml": (
+        "tune datasets/evals bfcl-live --policy small.yaml"  # the stand-in of the log has no request labelled in full
+    ),
     "ctxbench tune CATALOG --unlabelled REQUESTS --tokens 800": "tune bfcl-live --unlabelled asked.txt --tokens 800",
     "ctxbench check gate.yaml --accept --vectors": AS_WRITTEN,
     "ctxbench check gate.yaml": AS_WRITTEN,

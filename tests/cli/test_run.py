@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import os
 import signal
 import subprocess
@@ -49,6 +50,19 @@ def test_the_table_goes_to_stdout_and_the_rest_to_stderr(cli, experiment, place)
     assert second == "report: runs/small/report.html (open it in a browser)"
     assert (place / "runs" / "small" / "manifest.json").is_file()
     assert (place / "runs" / "small" / "report.html").read_text("utf-8").startswith("<!")
+
+
+def test_the_items_that_the_winner_missed_most_are_named(cli, place):
+    tools = [
+        {"name": name, "description": f"{name} an order", "inputSchema": {}} for name in ("refund", "cancel", "ship")
+    ]
+    (place / "tools.json").write_text(json.dumps(tools))
+    evals = [("a", "refund", ["refund", "ship"]), ("b", "cancel", ["cancel", "ship"]), ("c", "ship", ["ship"])]
+    rows = [json.dumps({"id": name, "query": text, "expected": needed}) for name, text, needed in evals]
+    (place / "evals.jsonl").write_text("\n".join(rows))
+    assert cli("data", "import", "evals.jsonl", "-c", "tools.json", "--out", "evals").code == 0
+    (place / "e.yaml").write_text("datasets: [evals]\nselectors: [{selector: bm25, set: {n: 1}}]\nembedder: hashing\n")
+    assert "missed most on evals: tool:ship (2 of 3)\n" in cli("run", "e.yaml").out
 
 
 def test_the_second_run_embeds_nothing_and_loads_no_model(cli, modules, experiment, place):

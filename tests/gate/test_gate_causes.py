@@ -14,6 +14,7 @@ from ctxbench.gate.inputs import input_differences
 from ctxbench.gate.results import whole_detail
 from ctxbench.model.candidates import NOT_CHOSEN
 from ctxbench.report.check_texts import cause_text, exclusion_text
+from ctxbench.selectors.definitions import definition
 from tests.gate.cause_cases import as_baseline, causes, explained, scored
 from tests.gate.gate_cases import answer, identity, item_id, offered, snapshot
 
@@ -109,6 +110,21 @@ def test_a_step_that_was_added():
     kind, subjects, detail = causes(BASE, head)["-c"]
     assert (kind, subjects) == ("parameter", ("refine.margin",))
     assert detail.startswith("refine.margin none -> (margin=0.15, of=difference")
+
+
+def test_another_selector_is_one_cause_with_the_names_of_both():
+    found = map(definition, ("learned", "semantic"))
+    learned, semantic = ({"pipeline": each.pipeline(each.with_defaults()).describe()} for each in found)
+    base, head = (
+        replace(BASE, identity=replace(BASE.identity, selector=selector, values={})) for selector in (learned, semantic)
+    )
+    assert str(input_differences(base, head, {})).startswith("selector learned -> semantic")
+    named = replace(head, identity=replace(head.identity, shipped="semantic/normal"))
+    assert "selector learned -> semantic/normal" in str(input_differences(base, named, {}))
+    other = now({}, [{"standard": {"topK": 20, "topN": 2, "includeScore": 0.9}}, {"margin": {"margin": 0.15}}])
+    (kind, subjects, detail), *_ = causes(BASE, other).values()
+    assert (kind, subjects) == ("parameter", ("selector",))
+    assert detail.endswith("first -> dense + standard + margin")
 
 
 def test_chunk_matches_counted_by_top_k():

@@ -104,6 +104,26 @@ def test_everything_as_the_baseline_is_compared_with_and_never_chosen():
     )
 
 
+def test_a_loss_that_is_not_significant_is_said_to_be_possible():
+    made = run({"a": against((-0.086,), -1700.0, base=(1.0, 2550.0))}, base="everything")
+    assert run_answer(made) == (
+        "a offers all that is needed for 91.4% of requests at 850 tokens; everything for 100.0% at 2,550 "
+        "(completeness: not significant; a loss of up to 19.2 points is not excluded)."
+    )
+
+
+def test_tokens_are_those_in_all_where_sessions_hold_items():
+    estimates = {
+        "completeness": SimpleNamespace(value=0.9, n=9),
+        "tokens": SimpleNamespace(value=541.0, n=9),
+        "total_tokens": SimpleNamespace(value=856.0, n=9),
+    }
+    assert run_answer(run({"a": against(-0.2, -300.0)}, estimates=estimates)) == (
+        "semantic/spec offers all that is needed for 96.0% of requests at 856 tokens in all; a for 76.0% at 556."
+    )
+    assert run_answer(run({}, estimates=estimates)).endswith("for 90.0% of requests at 856 tokens in all.")
+
+
 def test_over_several_datasets_figures_are_ranges():
     made = run({"a": against(0.03, -54.0)}, {"a": against((0.0,), -270.0), "bm25": against(-0.1, -400.0)})
     assert run_answer(made) == (

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from ctxbench.evaluation.metrics import evaluate, parse_metric
+from ctxbench.evaluation.statistics import wilson
 from ctxbench.selectors.definitions import read_presets
 from ctxbench.selectors.selector import PipelineSelector
 from ctxbench.tuning.policy import Constraint, Policy
 from ctxbench.tuning.preset_files import write_presets_of
 from ctxbench.tuning.results import TEST, TOGETHER, TUNING
-from ctxbench.tuning.tuner import READING, CommonSetting, _join_values, tune
+from ctxbench.tuning.tuner import READING, CommonSetting, _join_values, _values, tune
 
 COMPLETE, TOKENS = parse_metric("completeness"), parse_metric("tokens")
 SMALL = {"contextTopK": [20], "contextTopN": [0, 1, 3]}
@@ -114,10 +115,27 @@ class _Rows:
 
 def test_values_are_scaled_so_that_every_dataset_weighs_the_same():
     small, large, none = _Rows(1, 0), _Rows(1, 1, 1, 1, 1, np.nan), _Rows(np.nan)
-    pooled = _join_values([small, large], COMPLETE, READING)
+    pooled = _join_values([small, large], COMPLETE)
     assert np.nanmean(pooled) == pytest.approx((0.5 + 1.0) / 2)
-    assert np.nanmean(_join_values([small, none], COMPLETE, READING)) == 0.5
-    assert np.isnan(_join_values([none], COMPLETE, READING)).all()
+    assert np.nanmean(_join_values([small, none], COMPLETE)) == 0.5
+    assert np.isnan(_join_values([none], COMPLETE)).all()
+
+
+def test_shares_of_all_datasets_lie_between_none_and_all():
+    sizes, complete = (26, 58), (26, 55)
+    rows = [_Rows(*(np.arange(n) < k)) for n, k in zip(sizes, complete, strict=True)]
+    every = CommonSetting.__new__(CommonSetting)
+    every._tuners = [
+        SimpleNamespace(dataset=SimpleNamespace(query_sets={TEST: SimpleNamespace(group=np.arange(n))})) for n in sizes
+    ]
+    found = every._estimate(_values(rows, COMPLETE, READING), COMPLETE, READING, 0.95)
+    ends = [wilson(k, n) for k, n in zip(complete, sizes, strict=True)]
+    means = [k / n for k, n in zip(complete, sizes, strict=True)]
+    assert (found.value, found.n) == (pytest.approx(np.mean(means)), 84)
+    for end, sign in (("low", -1), ("high", 1)):
+        distance = sum((getattr(each, end) - mean) ** 2 for each, mean in zip(ends, means, strict=True)) ** 0.5
+        assert getattr(found.interval, end) == pytest.approx(found.value + sign * distance / 2)
+    assert 0 <= found.interval.low <= found.value <= found.interval.high <= 1
 
 
 def test_a_constraint_that_no_test_query_can_answer_is_neither_met_nor_missed():

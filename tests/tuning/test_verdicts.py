@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from ctxbench.evaluation.comparisons import grouped_estimate
 from ctxbench.evaluation.metrics import Metric
 from ctxbench.evaluation.statistics import wilson
 from ctxbench.tuning.held_out import VerdictQueries, verdict
@@ -22,12 +23,17 @@ def shares(complete, n):
     return (np.arange(n) < complete) * 1.0
 
 
+def judged(limit, own, base, queries, *, scale):
+    estimate = grouped_estimate(own, queries.group, scale=scale, level=queries.level)
+    return verdict(limit, own, base, queries, estimate=estimate)
+
+
 def kept(share, own, base, **given):
     """A share of the base's completeness."""
     limit = Limit.of(
         Constraint(metric=COMPLETENESS.metric, at_least=share, of="base"), {COMPLETENESS: float(base.mean())}
     )
-    return verdict(limit, own, base, ground(len(own), **given), scale="yes/no")
+    return judged(limit, own, base, ground(len(own), **given), scale="yes/no")
 
 
 @pytest.mark.parametrize(
@@ -77,23 +83,23 @@ def test_groups_that_answer_as_one_say_less():
 
 def test_what_is_not_of_the_base_is_judged_by_its_own_interval():
     limit = Limit.of(Constraint(metric=COMPLETENESS.metric, at_least=0.8), {COMPLETENESS: 0.9})
-    found = verdict(limit, shares(90, 100), shares(90, 100), ground(100), scale="yes/no")
+    found = judged(limit, shares(90, 100), shares(90, 100), ground(100), scale="yes/no")
     assert (found.status, found.low) == ("holds", wilson(90, 100).low)
     tokens = Limit.of(Constraint(metric=TOKENS.metric, at_most=50), {COMPLETENESS: 0.9})
     values = np.linspace(90, 110, 100)
-    assert verdict(tokens, values, values, ground(100), scale="amount").status == "missed"
+    assert judged(tokens, values, values, ground(100), scale="amount").status == "missed"
     nothing = np.full(100, np.nan)
-    assert verdict(limit, nothing, nothing, ground(100), scale="yes/no") is None
+    assert judged(limit, nothing, nothing, ground(100), scale="yes/no") is None
 
 
 def test_what_is_open_says_about_how_many_labels_would_settle_it():
     limit = Limit.of(Constraint(metric=COMPLETENESS.metric, at_least=0.87), {})
-    found = verdict(limit, shares(90, 100), shares(90, 100), ground(100), scale="yes/no")
+    found = judged(limit, shares(90, 100), shares(90, 100), ground(100), scale="yes/no")
     assert found.status == "open"
     # 90 +- 7.4 below; 3 points of room: 100 x (7.4 / 3)^2 queries
     assert found.needed == math.ceil(100 * ((0.9 - found.low) / 0.03) ** 2) - 100
     on = Limit.of(Constraint(metric=COMPLETENESS.metric, at_least=0.9), {})
-    assert verdict(on, shares(90, 100), shares(90, 100), ground(100), scale="yes/no").needed is None
+    assert judged(on, shares(90, 100), shares(90, 100), ground(100), scale="yes/no").needed is None
 
 
 def test_a_measure_of_a_type_has_a_name():
