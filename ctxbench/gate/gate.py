@@ -332,7 +332,7 @@ class _PairCheck:
             if spread := [
                 f"{metric.metric} {size(parse_metric(metric.metric), side.spread[metric.metric])}"
                 for metric in metrics
-                if metric.metric in side.spread
+                if side.spread.get(metric.metric, 0.0) > 1e-9  # repeats that agree have none, but for rounding
             ]:
                 yield Message("gate.spread", side=label, repeats=side.repeats, spread=spread)
         yield from (

@@ -259,10 +259,9 @@ def test_the_spread_of_repeats_and_unsteady_queries_are_told():
     assert one.notices[0] == (
         "1 query answered differently between repeats (q029): counted in metrics, but not in items lost and gained"
     )
-    assert one.notices[1:3] == (
-        "standard deviation of the means over 3 repeats, baseline: recall 0.0 points",
+    assert [notice for notice in one.notices if "standard deviation" in notice] == [
         "standard deviation of the means over 3 repeats, now: recall 1.2 points",
-    )
+    ]
 
 
 def test_texts_are_those_of_what_changed_and_none_where_they_are_kept_out():
