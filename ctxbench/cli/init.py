@@ -326,7 +326,7 @@ def _ci_step(project: Project, path: Path, *, is_new: bool) -> str:
     label = project.within.replace("/", "-") or "root"
     if is_github:
         inputs["artifact"] = json.dumps(f"gate-{label}")
-    elif TEMPLATE in text:
+    elif TEMPLATE in text or not is_new:  # an include that is not in the pipeline yet may be for another gate
         inputs["name"] = json.dumps(f"context-selection-{label}")
     values = f"{{{', '.join(f'{name}: {value}' for name, value in inputs.items())}}}"
     line, where = f"include: [{{local: {TEMPLATE}, inputs: {values}}}]", GITLAB

@@ -318,6 +318,7 @@ def test_a_second_gate_of_a_repository_is_a_second_job_in_gitlab(cli, place):
     add_folder(place, "apps/desk")
     (place / "AGENTS.md").write_text("Be kind.")
     (include,) = step_for_ci(cli("init").out)["include"]
+    (before,) = step_for_ci(cli("init", "apps/desk").out)["include"]
     pipeline.write_text(json.dumps({"include": [include]}))
     (second,) = step_for_ci(cli("init", "apps/desk").out)["include"]
     assert second["inputs"] == {
@@ -325,6 +326,7 @@ def test_a_second_gate_of_a_repository_is_a_second_job_in_gitlab(cli, place):
         "install": INSTALL,
         "name": "context-selection-apps-desk",
     }
+    assert before == second  # also while the first include is not in the pipeline yet
     pipeline.write_text(json.dumps({"include": [include, second]}))
     assert "include:" not in cli("init").out + cli("init", "apps/desk").out
     pipeline.write_text("include:\n  - local: .gitlab/ctxbench.yml\n    inputs:\n      install: x\n")
