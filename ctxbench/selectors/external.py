@@ -628,7 +628,7 @@ def external_name(kind: str, block: Mapping[str, Any]) -> str:
         value = next((part for part in parts[1:] if Path(part).suffix and not part.startswith("-")), parts[0])
     if kind == "callable":
         return str(value).rpartition(":")[2]
-    return urlsplit(shown_url(value)).netloc if kind == "url" else Path(value).stem
+    return urlsplit(shown_url(value)).netloc or shown_url(value) if kind == "url" else Path(value).stem
 
 
 def _offer(answer: Answer) -> tuple[Any, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import ssl
 import threading
 import time
@@ -51,21 +52,21 @@ from ctxbench.selectors.protocol import (
     request_body,
 )
 
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
 
-def secret_of(name: str | None) -> str:
-    """The value of an environment variable that holds a key; empty without a name.
+
+def environment_value(option: str, name: str) -> str:
+    """The value of an environment variable that an option names.
 
     Raises:
         ParameterError: it is not set.
     """
-    if name is None:
-        return ""
     value = os.environ.get(name, "")
     raise_first(
-        (not value, f"authorization_env names the variable {name!r}, which is not set or empty; set it"),
+        (not value, f"{option} names the variable {name!r}, which is not set or empty; set it"),
         (
             not (value.isascii() and value.isprintable()),
-            f"the value of the variable {name!r} cannot stand in a header; expected printable ASCII",
+            f"the value of the variable {name!r} cannot stand in a header or URL; expected printable ASCII",
         ),
     )
     return value
@@ -94,11 +95,17 @@ class HttpSource(Source):
     def __init__(self, url: str, *, options: HttpOptions | None = None) -> None:
         """Check the URL and find the authorisation; nothing is contacted yet.
 
+        Args:
+            url: `${NAME}` in it is the value of that environment variable, which is never shown.
+            options: how it is asked.
+
         Raises:
             ParameterError: it is no http or https URL, holds credentials, or the environment variable is not set.
         """
         self._options = options or HttpOptions.model_validate({})
         self._label = shown_url(url)
+        values = {name: environment_value("url", name) for name in _VARIABLE.findall(url)}
+        url = _VARIABLE.sub(lambda match: values[match[1]], url)
         try:
             url.encode()
             parsed = httpx.URL(url)
@@ -116,8 +123,10 @@ class HttpSource(Source):
             (parsed.userinfo, "url must hold no user or password; put them in authorization_env's variable"),
         )
         self._url = parsed.copy_with(fragment=None)
-        self._secret = secret_of(self._options.authorization_env)
-        hidden = secrets_in_url(str(self._url)) + ([("Authorization", self._secret)] if self._secret else [])
+        variable = self._options.authorization_env
+        self._secret = environment_value("authorization_env", variable) if variable is not None else ""
+        hidden = [*secrets_in_url(str(self._url)), *values.items()]
+        hidden += [("Authorization", self._secret)] if self._secret else []
         self._secrets = Secrets(hidden) if hidden else None
         self._log = LogFilter(str(self._url), self._label)
         self._context: ssl.SSLContext | None = None
@@ -139,8 +148,10 @@ class HttpSource(Source):
         Raises:
             SelectorError: it cannot be reached.
         """
-        path = self._url.raw_path.partition(b"?")[0] if HIDDEN in self._label else b""
-        parts = {"url_path_sha256": path, "url_query_sha256": self._url.query}
+        varies = _VARIABLE.search(self._label) is not None
+        path = self._url.raw_path.partition(b"?")[0] if varies or HIDDEN in self._label else b""
+        host = self._url.netloc if varies else b""
+        parts = {"url_host_sha256": host, "url_path_sha256": path, "url_query_sha256": self._url.query}
         return {
             "url": self._label,
             **{name: sha256(part).hexdigest() for name, part in parts.items() if part},

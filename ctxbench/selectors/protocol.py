@@ -182,7 +182,7 @@ class HttpOptions(FileModel):
 class UrlBlock(HttpOptions, _AskedBlock):
     """An HTTP endpoint as a selector."""
 
-    url: str = Field(description="The URL that requests are posted to.")
+    url: str = Field(description="The URL that requests are posted to; `${NAME}` in it is an environment variable.")
     cache: bool = Field(True, description="Whether answers are kept under the build id that the endpoint reports.")
 
 

@@ -729,6 +729,30 @@ def test_the_description_hides_the_query_of_the_url(endpoint, ask):
     assert endpoint.gets == 1
 
 
+@pytest.mark.parametrize("url", ["http://${SERVICE}/select", "${SERVICE_URL}"])
+def test_variables_in_the_url_are_those_of_the_environment_and_never_shown(endpoint, monkeypatch, url):
+    host = endpoint.url.split("/")[2]
+    monkeypatch.setenv("SERVICE", host)
+    monkeypatch.setenv("SERVICE_URL", endpoint.url)
+    endpoint.get = lambda: (200, {"build": endpoint.url})
+    with external_from_config({"url": url}, base=Path()) as selector:
+        assert chosen(selector.select(batch_of("a"))) == [[A]]
+        described = selector.describe()
+        endpoint.post = lambda body: (400, endpoint.url.encode())
+        errors = selector.select(batch_of("a")).errors
+    assert described["url"] == url
+    assert endpoint.url not in json.dumps([described, errors])
+    assert errors[0].startswith(f"query 'q0': status 400 from {url}")
+    monkeypatch.setenv("SERVICE", f"localhost:{host.partition(':')[2]}")
+    monkeypatch.setenv("SERVICE_URL", endpoint.url.replace("127.0.0.1", "localhost"))
+    with external_from_config({"url": url}, base=Path()) as selector:
+        assert selector.describe() != described  # so that a run does not reuse answers of another host
+    monkeypatch.delenv("SERVICE")
+    monkeypatch.delenv("SERVICE_URL")
+    with pytest.raises(ParameterError, match="url names the variable 'SERVICE"):
+        external_from_config({"url": url}, base=Path())
+
+
 @pytest.mark.parametrize(
     ("url", "message"),
     [
