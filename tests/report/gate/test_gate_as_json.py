@@ -167,3 +167,16 @@ def test_the_page_names_every_key(made):
     )
     keys = [key for row in rows for key in re.findall(r"`([a-z_]+)`", row)]
     assert sorted(keys) == sorted(read(made.check(made.same())))
+
+
+def test_the_keys_of_a_selector_that_the_page_names_are_there(made):
+    page = (Path(__file__).parents[3] / "experiments" / "gate" / "operate.md").read_text("utf-8")
+    listed = page.split("Keys of each entry of `selectors`:")[1].split("With an `error`")[0]
+    (selector,) = read(made.check(made.worse()))["selectors"]
+    values = [selector]
+    for value in values:  # which grows: all objects, at any depth
+        values += value if isinstance(value, list) else value.values() if isinstance(value, dict) else ()
+    keys = {key for value in values if isinstance(value, dict) for key in value}
+    named = re.findall(r"`(\w+)`", listed)
+    assert len(named) > 30
+    assert set(named) <= keys
