@@ -34,7 +34,7 @@ from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.search.dense import chunks_of
 from ctxbench.search.resources import ExactSearch, LocalResources, add_vectors
 from ctxbench.search.vector_files import ann_identity
-from ctxbench.selectors.external import External, FileSelector, is_ours, is_sendable
+from ctxbench.selectors.external import External, FileSelector, ask_anew, is_ours, is_sendable
 from ctxbench.selectors.selector import PipelineSelector, Selector, SizeMatched, offered_sizes
 
 NOT_OF_FAILED = {  # to fail is not to abstain, and not to be cheap
@@ -712,6 +712,8 @@ def run(
             for selector in work.selectors.values():  # external ones are the same objects for every dataset
                 if hasattr(selector, "close"):
                     end.callback(selector.close)
+            if fresh:
+                ask_anew(work.selectors.values())
             work.look_up(progress, fresh=fresh)
         n_made = sum(len(work.unfinished) for work in runs)
         workload = Workload(runs, workers, end)

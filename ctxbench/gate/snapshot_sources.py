@@ -46,7 +46,7 @@ from ctxbench.model.requests import Batch
 from ctxbench.search.resources import LocalResources
 from ctxbench.search.tokens import open_counter
 from ctxbench.selectors.definitions import SelectorSpec
-from ctxbench.selectors.external import External, FileSelector
+from ctxbench.selectors.external import External, FileSelector, ask_anew
 from ctxbench.selectors.protocol import shown_path
 from ctxbench.selectors.selector import Selector, SizeMatched
 
@@ -99,6 +99,7 @@ class _Taking:
         self.labels = Labels.of(self.dataset, tokens, resources.text_tokens)
         self.memo: dict[str, Any] = {}
         self.selectors = prepared.experiment.make_selectors(resources, self.memo, required=self.dataset.required)
+        ask_anew(self.selectors.values())
         self.specs: dict[str, SelectorSpec] = {spec.name: spec for spec in prepared.experiment.selectors}
 
     @cached_property

@@ -90,6 +90,7 @@ def open_setup(setup: Setup, root: Path) -> OpenSetup:
     from ctxbench.datasets.lookup import find_catalog
     from ctxbench.pytest_plugin import explanations
     from ctxbench.selectors.definitions import agent_own_spec
+    from ctxbench.selectors.external import ask_anew
     from ctxbench.selectors.selector import PipelineSelector
 
     path = root / catalog_name
@@ -98,6 +99,7 @@ def open_setup(setup: Setup, root: Path) -> OpenSetup:
     agent_spec = agent_own_spec(agent, base=root) if agent else None
     if agent_spec is not None:
         selector, label = agent_spec.make(resources, {}), agent_spec.name
+        ask_anew([selector])
     else:
         definition, preset, label = _definition(named, root)
         selector = PipelineSelector(label, definition.pipeline(definition.values(preset)), resources)
@@ -152,6 +154,7 @@ def _of_gate(setup: Setup, path: Path) -> OpenSetup:
     from ctxbench.gate.baseline_rows import VECTORS
     from ctxbench.gate.settings import read_gate
     from ctxbench.pytest_plugin import explanations
+    from ctxbench.selectors.external import ask_anew
 
     gate = read_gate(path)
     experiment = gate.experiment
@@ -168,6 +171,7 @@ def _of_gate(setup: Setup, path: Path) -> OpenSetup:
     dataset = open_dataset(datasets[named], base=experiment.base)
     memo: dict[str, Any] = {}
     by_name = experiment.make_selectors(resources, memo)
+    ask_anew(by_name.values())
     return explanations.OpenSetup(
         label=label,
         catalog_name=dataset.name,

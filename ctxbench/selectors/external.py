@@ -119,6 +119,10 @@ class AnswerCache:
         """
         return cls(folder / f"{hashlib.sha256(identity.encode('utf-8', 'surrogatepass')).hexdigest()}-2.jsonl")
 
+    def forget(self) -> None:
+        """Use no answer that was read from the file; those that are put in their place are written behind them."""
+        self._answers.clear()
+
     def get(self, batch: Batch, row: int, repeat: int) -> Any:
         """The answer kept for a request, or None."""
         return self._answers.get(_key(batch, row, repeat))
@@ -262,6 +266,13 @@ def _read(path: Path) -> tuple[dict[str, int], dict[str, Any]]:
     return lines, answers
 
 
+def ask_anew(selectors: Iterable[Selector]) -> None:
+    """Let external selectors use no answers that were kept before, as a service may change under one build id."""
+    for selector in selectors:
+        if isinstance(selector, External):
+            selector.anew = True
+
+
 def all_empty(name: str, dataset: str) -> str:
     """The warning that a selector offers nothing for any query of a dataset."""
     return Message("selectors.all-answers-empty", selector=name, dataset=dataset)
@@ -318,6 +329,7 @@ class External(Closing):
         name: the name in tables.
         notes: what a person should know of the answers so far, as JSON.
         first_unranked: the first query so far whose answer had no ranking; empty where none had none.
+        anew: whether answers that were kept before the first request are not used; new ones replace them.
     """
 
     def __init__(self, source: Source, *, name: str, repeats: int = 1, cache: Path | None = None) -> None:
@@ -343,6 +355,7 @@ class External(Closing):
         self._repeats = repeats
         self._folder = cache
         self._cache: AnswerCache | None = None
+        self.anew = False
         self._reader: AnswerReader | None = None
         self._counts: Counter[str] = Counter()
         self._builds: set[str] = set()
@@ -481,6 +494,8 @@ class External(Closing):
             identity = self._source.kept_under()
             if identity is not None:
                 self._cache = AnswerCache.of(self._folder, f"{VERSION}\n{identity}")
+                if self.anew:
+                    self._cache.forget()
         return self._cache
 
     def _repeat(self, batch: Batch, reader: AnswerReader, answers: Mapping[int, Answer]) -> None:

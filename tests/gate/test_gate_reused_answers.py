@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ctxbench.datasets.files import read_dataset
 from ctxbench.gate import baseline as module
 from ctxbench.gate.baseline import inputs_of, reuse_answers, write_baseline
 from ctxbench.gate.baseline_reader import read_baseline
@@ -18,6 +19,7 @@ from ctxbench.gate.results import Verdict
 from ctxbench.gate.settings import read_gate
 from ctxbench.io.errors import InputError, StorageError
 from ctxbench.report.check_files import check_dict
+from tests.selectors.test_external_http import Endpoint
 
 TINY = Path(__file__).parents[1] / "fixtures" / "tiny"
 BM25 = {"selector": "bm25", "set": {"n": 3}}
@@ -269,3 +271,36 @@ def test_a_dataset_that_cannot_be_read_is_left_to_who_says_so(gate):
     gate.accepted()
     (gate.data / "queries.jsonl").unlink()
     assert not gate.reused
+
+
+# ------------------------------------------------------------------------------------------------ selectors of the user
+
+
+@pytest.fixture
+def service(gate):
+    """An endpoint with a build id that never changes, which offers the first tools of the catalog."""
+    service, names = Endpoint(), ["tracker:create_issue", "tracker:search_issues", "forge:create_issue"]
+
+    def offer(body):
+        ((query, request),) = ((row["query"], row["request"]) for row in body["requests"])
+        ids = [name for name in service.offered if name in request.get("available", service.offered)]
+        return 200, {"answers": [{"query": query, "items": [{"id": name} for name in ids]}], "build": "v1"}
+
+    service.offered, service.get, service.post = (
+        [f"tool:{name}" for name in names],
+        lambda: (200, {"build": "v1"}),
+        offer,
+    )
+    yield service
+    service.stop()
+
+
+def test_a_service_is_asked_by_every_check_and_for_every_repeat_whatever_its_build_id(gate, service):
+    n_queries = len(read_dataset(gate.data).judged().queries)
+    gate.accepted(selectors=[{"url": service.url, "name": "mine"}], gate={"repeats": 2})
+    assert len(service.posts) == 2 * n_queries
+    check = gate.check()
+    assert (check.verdict, len(service.posts)) == (Verdict.SAME, 4 * n_queries)
+    assert not any("standard deviation" in notice for selector in check.selectors for notice in selector.notices)
+    service.offered = []
+    assert (gate.check().verdict, len(service.posts)) == (Verdict.WORSE, 6 * n_queries)

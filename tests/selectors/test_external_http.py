@@ -739,7 +739,7 @@ def test_variables_in_the_url_are_those_of_the_environment_and_never_shown(endpo
         assert chosen(selector.select(batch_of("a"))) == [[A]]
         described = selector.describe()
         endpoint.post = lambda body: (400, endpoint.url.encode())
-        errors = selector.select(batch_of("a")).errors
+        errors = selector.select(batch_of("b")).errors
     assert described["url"] == url
     assert endpoint.url not in json.dumps([described, errors])
     assert errors[0].startswith(f"query 'q0': status 400 from {url}")

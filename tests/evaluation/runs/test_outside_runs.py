@@ -26,6 +26,7 @@ from tests.evaluation.runs.run_files import (
     run_file,
     snapshot,
 )
+from tests.selectors.test_external_http import Endpoint
 
 CALLABLE = """
 from pathlib import Path
@@ -137,6 +138,25 @@ def test_what_was_mended_equals_what_never_failed(tmp_path):
     assert run_file(path, tmp_path / "run").errors == {}
     run_file(path, tmp_path / "whole")
     assert snapshot(tmp_path / "run") == snapshot(tmp_path / "whole")
+
+
+def test_a_fresh_run_asks_an_endpoint_anew_whatever_its_build_id(tmp_path):
+    endpoint = Endpoint()
+    endpoint.get = lambda: (200, {"build": "v1"})
+    rows = [{"query": f"q{n:02d}", "items": []} for n in range(1, 11)]
+    endpoint.post = lambda body: (
+        200,
+        {"answers": [row for row in rows if row["query"] == body["requests"][0]["query"]]},
+    )
+    try:
+        path = experiment(tmp_path, f"\n  - {{url: '{endpoint.url}', name: mine}}\n")
+        n_posts = []
+        for folder, fresh in (("run", False), ("run", False), ("run", True), ("other", False)):
+            run_file(path, tmp_path / folder, fresh=fresh)
+            n_posts.append(len(endpoint.posts))
+    finally:
+        endpoint.stop()
+    assert n_posts == [10, 10, 20, 20]  # the last has the answers of the third
 
 
 def test_other_metrics_and_token_counts_ask_no_selector_again(tmp_path):
