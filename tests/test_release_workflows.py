@@ -61,7 +61,7 @@ def test_ci_reads_only_and_runs_everything():
     assert workflow["permissions"] == {"contents": "read"}
     assert all("permissions" not in job for job in workflow["jobs"].values())
     assert "pull_request_target" not in events(workflow)
-    assert steps(workflow)[-1] == {"run": ".ci/run"}
+    assert steps(workflow)[-2:] == [{"run": ".ci/run"}, {"run": "make versions"}]
 
 
 def test_only_the_last_job_of_a_release_may_sign():
