@@ -72,7 +72,10 @@ def postgres_server():
 def postgres(postgres_server, monkeypatch):
     """The server, named by the environment as for a user."""
     monkeypatch.setenv("CTXBENCH_POSTGRES", postgres_server.address)
-    return postgres_server
+    seldom = gc.get_threshold()
+    gc.set_threshold(700, 10, 10)  # Python's own: a connection ends with its index, and the server takes few
+    yield postgres_server
+    gc.set_threshold(*seldom)
 
 
 def pytest_collection_finish() -> None:

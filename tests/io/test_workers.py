@@ -111,7 +111,9 @@ except KeyboardInterrupt:
 
 
 def test_nothing_is_imported_again_after_ctrl_c_in_an_import_of_joblib():
-    done = subprocess.run([sys.executable, "-c", STOPPED_IMPORT], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", STOPPED_IMPORT], capture_output=True, text=True, check=False, timeout=60
+    )
     assert (done.stdout, done.stderr, done.returncode) == ("False\n", "", 0)
 
 
