@@ -631,9 +631,10 @@ TSC = ROOT / ".venv" / "servers" / "node" / "node_modules" / ".bin" / "tsc"
 DRIVER = """
 import { select, SelectError } from "./select.%s";
 const url = process.argv[2];
-const answer = await select({ text: "alpha beta", near: 1 }, url);
-const chat = await select({ text: "gamma", session: answer.session, history: [{ role: "user", content: "hi" }] }, url);
-const failed = await select({ text: "a", preset: "none" }, url).catch((error) => error);
+const ask = (request) => select(request, url, "", 30000);
+const answer = await ask({ text: "alpha beta", near: 1 });
+const chat = await ask({ text: "gamma", session: answer.session, history: [{ role: "user", content: "hi" }] });
+const failed = await ask({ text: "a", preset: "none" }).catch((error) => error);
 if (!(failed instanceof SelectError)) throw failed;
 const late = await select({ text: "alpha" }, url, "", 0).catch((error) => error.name);
 console.log(JSON.stringify([answer, chat.items.length, failed.status, failed.message, late]));

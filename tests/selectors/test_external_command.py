@@ -346,7 +346,7 @@ def test_an_answer_breaks_the_row_and_a_time_out_is_of_the_same_row_as_an_end(st
 
 def test_junk_does_not_break_a_row_of_time_outs(start):
     """One that only talks would be waited for at every second query."""
-    selector = start("print('hello', flush=True); time.sleep(60)", timeout=0.3, start_timeout=0.3)
+    selector = start("print('hello', flush=True); time.sleep(60)", timeout=0.2, start_timeout=1)
     made = selector.select(batch_of(*["a"] * 12))
     said = ["hello" in error for error in made.errors.values()]
     late = ["no answer within" in error and "not asked" not in error for error in made.errors.values()]
