@@ -17,6 +17,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import typer
+
 from ctxbench.catalogs.agent_file import is_agent_file
 from ctxbench.cli.common import aligned, print_json, print_result, without_keys
 from ctxbench.cli.select import (
@@ -33,7 +35,7 @@ from ctxbench.datasets.dataset import name_of_path
 from ctxbench.datasets.files import create_dataset
 from ctxbench.datasets.layout import EXPOSURE, write_exposures
 from ctxbench.datasets.lookup import find_catalog
-from ctxbench.io.console import embedding_progress, progress, say, show_text
+from ctxbench.io.console import embedding_progress, exit_code, progress, say, show_text
 from ctxbench.io.documents import dump_json, load_mapping, parse_json
 from ctxbench.io.errors import (
     Fault,
@@ -440,7 +442,11 @@ def _listen(
         access_log=False,
         server_header=False,
     )
-    uvicorn.Server(settings).run([listening])
+    try:
+        uvicorn.Server(settings).run([listening])
+    except KeyboardInterrupt:
+        _log.info("stopped")
+        raise typer.Exit(exit_code()) from None
 
 
 def select_question(request: ServeRequest) -> SelectRequest:
@@ -660,6 +666,8 @@ def _read_again_on_hangup(file: Path, tokens: UserTokens, service: ContextServic
             new = read_tokens(file)
             service.check_users(new.users)
         except UserError as error:
+            tokens.is_stale = True
+            service.metrics.count(reload_failures=1)
             _log.error("tokens not changed: %s", _one_line(error))
             return
         tokens.replace_by(new)
