@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import math
 import os
@@ -35,6 +36,7 @@ from ctxbench.datasets.dataset import name_of_path
 from ctxbench.datasets.files import create_dataset
 from ctxbench.datasets.layout import EXPOSURE, write_exposures
 from ctxbench.datasets.lookup import find_catalog
+from ctxbench.evaluation.experiment import versions
 from ctxbench.io.console import embedding_progress, exit_code, progress, say, show_text
 from ctxbench.io.documents import dump_json, load_mapping, parse_json
 from ctxbench.io.errors import (
@@ -532,7 +534,13 @@ class SelectService:
         """See `ctxbench.memory.web_app.SelectService`."""
         selector = self._current()[True, None]
         state = {"status": "stale", "fault": self._fault} if self._fault else {"status": "ok"}
-        return {**state, "selector": selector.label, "items": len(selector.catalog)}
+        return {**state, "selector": selector.label, "digest": self._digest(selector), "items": len(selector.catalog)}
+
+    def _digest(self, selector: ReadySelector) -> str:
+        """What decides an answer, so that services can be compared: versions, embedder, items, selector with values."""
+        pipeline = selector.pipeline(selector.definition.values(selector.preset))
+        parts = [versions(), self._question.embedder, selector.catalog.hash, pipeline.key]
+        return hashlib.sha256(dump_json(parts).encode()).hexdigest()[:12]
 
     def _ask(self, body: Mapping[str, Any], user: str | None) -> tuple[SelectRequest, ReadySelector]:
         """The question of a body, and the selector for it."""

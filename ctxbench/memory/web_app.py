@@ -277,7 +277,8 @@ _ANSWER = _object(
     | {"prompt_tokens": _COUNT, "total_tokens": _COUNT, "not_searched": _COUNTS, "request_context": {"type": "object"}},
     {"session": {"type": "object"}, "trace": _list({"type": "object"})},
 )
-_HEALTH = _object({"status": {"enum": ["ok", "stale"]}, "selector": _STRING}, {"items": _COUNT, "fault": _STRING})
+_FAULT = {"items": _COUNT, "fault": _STRING}  # not for whoever has no token
+_HEALTH = _object({"status": {"enum": ["ok", "stale"]}, "selector": _STRING}, {"digest": _STRING} | _FAULT)
 
 
 def select_paths() -> dict[str, Any]:
@@ -508,7 +509,7 @@ class _WebApp(ABC):
             self._user(request)
         health = await self._within(self._service.health)
         if self._access.tokens is not None:
-            health = {name: value for name, value in health.items() if name not in ("fault", "items")}
+            health = {name: value for name, value in health.items() if name not in _FAULT}
             health |= {"status": "stale"} if self._access.tokens.is_stale else {}
         return JSONResponse(health)
 
