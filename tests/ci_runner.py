@@ -151,7 +151,8 @@ class Forge:
         requests: the method and path of each request.
         has_user: whether a token of GitHub is a user's, not that of a job, which may not ask whose it is.
         faults: by method, a status, or `hang` or `drop`, that every such request ends with; `text`: a body that is no
-            JSON, `fields`: JSON without fields, or `deep`: JSON that is nested too deeply; a list has one for each request, None = none.
+            JSON, `fields`: JSON without fields, or `deep`: JSON that is nested too deeply; a list has one for each
+            request, None = none.
         url: of its API.
     """
 
