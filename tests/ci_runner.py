@@ -151,7 +151,8 @@ class Forge:
         requests: the method and path of each request.
         has_user: whether a token of GitHub is a user's, not that of a job, which may not ask whose it is.
         faults: by method, a status, or `hang` or `drop`, that every such request ends with; `text`: a body that is no
-            JSON, or `deep`: JSON that is nested too deeply; a list has one for each request, None = none.
+            JSON, `fields`: JSON without fields, or `deep`: JSON that is nested too deeply; a list has one for each
+            request, None = none.
         url: of its API.
     """
 
@@ -224,6 +225,8 @@ class Forge:
             return 0, None
         if fault == "text":
             return 200, b"<html>Sign in</html>"
+        if fault == "fields":
+            return 200, {}
         if fault == "deep":
             return 200, b"[" * 200_000
         if fault is not None:

@@ -744,7 +744,9 @@ def _post(thread: _Thread, body: str, marker: str) -> dict[str, str]:
     except (httpx.HTTPError, httpx.InvalidURL, http.TooLongError, OSError) as error:
         reason = _quoted(str(error), thread) or type(error).__name__
         raise _NotPostedError(f"no connection to {parts.hostname}: {reason}") from error
-    except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+    except KeyError as error:
+        raise _NotPostedError(f"{parts.hostname} answered without the field {error}") from error
+    except (AttributeError, RecursionError, TypeError, ValueError) as error:
         raise _NotPostedError(f"{parts.hostname} answered with what is no comment") from error
     finally:
         connection.close()

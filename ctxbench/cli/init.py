@@ -73,6 +73,11 @@ class Project:
     ignores_runs: bool
 
     @property
+    def has_items(self) -> bool:
+        """Whether there is anything that an agent file could name."""
+        return self.mcp is not None or bool(self.rules or self.tools)
+
+    @property
     def within(self) -> str:
         """The folder's path in its repository; empty if it is the root, or there is no repository."""
         if self.repository is None:
@@ -182,6 +187,9 @@ GITLAB, TEMPLATE = ".gitlab-ci.yml", ".gitlab/ctxbench.yml"  # a project's own p
 SCHEMAS = ".ctxbench"  # the folder of the JSON Schemas that editors complete and check files with
 _SCHEMA_NAMES = {AGENT: "agent", GATE: "gate", POLICIES: "policies", EXPERIMENT: "experiment"}
 EVALS = "datasets/evals"  # the dataset that the gate names where there is none yet
+_SERVICE = (
+    f"for a service that selects documents, write {GATE} there (experiments/gate/ci.md), and `init` adds the rest"
+)
 _HERE = Path(__file__).parent
 _SHIPPED = (_HERE, _HERE.parents[1] / "experiments" / "gate")  # the folder of CI files: in a wheel, in the repository
 
@@ -193,18 +201,18 @@ def init(folder: Path, *, as_json: bool) -> None:
 
     Raises:
         StorageError: there is no such folder, a folder has the name of a file, or a file cannot be written.
-        ParameterError: it holds nothing that an agent could be given.
+        ParameterError: it holds nothing that an agent could be given, and no gate file.
     """
     if not folder.is_dir():
         raise StorageError(f"there is no folder {folder}; name the project's folder")
     project = look(folder)
-    if project.mcp is None and not project.rules and not project.tools:
+    if not project.has_items and not (folder / GATE).exists():
         nothing = (
             f"{folder.resolve()} holds nothing that an agent could be given: no MCP configuration ({', '.join(MCP)}), "
             f"no AGENTS.md, CLAUDE.md, Cursor or Copilot rules or skills, no list of tools ({', '.join(TOOLS)})"
         )
         raise ParameterError(
-            "; ".join([nothing, *_not_taken(project), *_not_named(project), "name the project's folder"])
+            "; ".join([nothing, *_not_taken(project), *_not_named(project), "name the project's folder", _SERVICE])
         )
     files = list(_with_schemas(folder, _files(project)))
     if in_the_way := [str(path) for path, _ in files if path.is_dir()]:
@@ -248,12 +256,14 @@ def _files(project: Project) -> Iterator[tuple[Path, str]]:
         or "agent"
     )
     datasets = yaml.safe_dump(list(project.datasets) or [EVALS], default_flow_style=True).strip()
-    yield folder / AGENT, _AGENT.format(about=yaml.safe_dump({"name": name, "sources": sources}, sort_keys=False))
+    if project.has_items:
+        yield folder / AGENT, _AGENT.format(about=yaml.safe_dump({"name": name, "sources": sources}, sort_keys=False))
     yield folder / GATE, _GATE.format(datasets=datasets)
-    yield folder / POLICIES, _POLICIES
-    yield folder / EXPERIMENT, _EXPERIMENT.format(datasets=datasets)
+    if project.has_items:
+        yield folder / POLICIES, _POLICIES
+        yield folder / EXPERIMENT, _EXPERIMENT.format(datasets=datasets)
     for path in _ci_paths(project):
-        yield path, _workflow(project) if path.match(WORKFLOW) else _template(project, path.name)
+        yield path, _workflow(project) if path.match(WORKFLOW) else _shipped(path.name)
     if project.repository is not None and not project.ignores_runs and not (folder / IGNORE).exists():
         yield folder / IGNORE, _IGNORE
 
@@ -303,12 +313,6 @@ def _workflow(project: Project) -> str:
     if "options" in inputs:
         text = re.sub(r"(#   (?:ctxbench|\./tools/ctxbench))\b", r"\1[mcp]", text)
     return text
-
-
-def _template(project: Project, name: str) -> str:
-    """The action or template that comes with ctxbench; that of GitLab with the options for the project's servers."""
-    text, options = _shipped(name), _ci_inputs(project).get("options")
-    return text.replace('default: ""', f"default: {options}", 1) if options and name in TEMPLATE else text
 
 
 def _ci_step(project: Project, path: Path, *, is_new: bool) -> str:
@@ -414,36 +418,47 @@ def _names_own(path: Path) -> bool:
     return any({*EXTERNAL_KINDS} & {*selector} for selector in named if isinstance(selector, dict))
 
 
-def _next(project: Project, written: Collection[Path]) -> Iterator[str]:
-    """What comes next, with the user's own names."""
+def _command(*words: str | Path) -> str:
+    return shlex.join(["ctxbench", *map(str, words)])
 
-    def command(*words: str | Path) -> str:
-        return shlex.join(["ctxbench", *map(str, words)])
 
+def _first_steps(project: Project) -> Iterator[str]:
+    """What comes before a baseline is accepted, for an agent file."""
     folder, agent = project.folder, project.folder / AGENT
     if project.mcp is not None:
         if find_spec("mcp") is None:
             yield f"{install_command('mcp')}    # the MCP SDK, which servers are asked through"
-        yield command("data", "capture", "--agent", agent)
-    yield command("select", "what a user asks", "--agent", agent)
+        yield _command("data", "capture", "--agent", agent)
+    yield _command("select", "what a user asks", "--agent", agent)
     if not project.datasets:
         evals = folder / (project.evals or "evals.jsonl")
-        golden = command("data", "import", evals, "--catalog", agent, "--out", folder / EVALS)
+        golden = _command("data", "import", evals, "--catalog", agent, "--out", folder / EVALS)
         yield f"{golden}    # your evals, or a log"
     if not (_names_own(agent) or all(_names_own(folder / name) for name in (EXPERIMENT, GATE))):
         until = "until then a shipped one (learned/normal) is measured"
         yield f"name your own selector under selector: in {agent}; {until}"
-    yield f"{command('run', folder / EXPERIMENT)}    # the selectors beside each other"
-    yield command("check", folder / GATE, "--accept", "--vectors")
+    yield f"{_command('run', folder / EXPERIMENT)}    # the selectors beside each other"
+
+
+def _next(project: Project, written: Collection[Path]) -> Iterator[str]:
+    """What comes next, with the user's own names."""
+    folder = project.folder
+    if project.has_items:
+        yield from _first_steps(project)
+    yield _command("check", folder / GATE, "--accept", "--vectors")
     paths = _ci_paths(project)
     pipelines = [path for path in paths if not path.match(ACTION)]
-    yield from filter(None, (_ci_step(project, path, is_new=path in written) for path in pipelines))
+    strict = "; without --strict in options it passes if a server does not start"
+    for step in filter(None, (_ci_step(project, path, is_new=path in written) for path in pipelines)):
+        yield f"{step}{strict}" if "options" in _ci_inputs(project) else step
     if project.repository is not None:
         if not (project.ignores_runs or folder / IGNORE in written):
             yield f"add the line {RUNS}/ to {folder / IGNORE}: runs hold texts, which a repository should not have"
         names = [AGENT, *([f"{Path(AGENT).stem}.snapshot"] if project.mcp else []), *(project.datasets or [EVALS])]
-        names += [GATE, f"{Path(GATE).stem}.baseline", POLICIES, EXPERIMENT, SCHEMAS]
+        names += [GATE, baseline := f"{Path(GATE).stem}.baseline", POLICIES, EXPERIMENT, SCHEMAS]
         names += [IGNORE] if (folder / IGNORE).exists() else []
+        if not project.has_items:
+            names = [name for name in names if name == baseline or (folder / name).exists()]
         files = map(str, [*(folder / name for name in names), *paths])
         yield f"{shlex.join(['git', 'add', *files])}    # what a check in CI needs; not runs/, which holds texts"
 

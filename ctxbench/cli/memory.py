@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import math
 import os
@@ -16,6 +17,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import typer
 
 from ctxbench.catalogs.agent_file import is_agent_file
 from ctxbench.cli.common import aligned, print_json, print_result, without_keys
@@ -33,7 +36,8 @@ from ctxbench.datasets.dataset import name_of_path
 from ctxbench.datasets.files import create_dataset
 from ctxbench.datasets.layout import EXPOSURE, write_exposures
 from ctxbench.datasets.lookup import find_catalog
-from ctxbench.io.console import embedding_progress, progress, say, show_text
+from ctxbench.evaluation.experiment import versions
+from ctxbench.io.console import embedding_progress, exit_code, progress, say, show_text
 from ctxbench.io.documents import dump_json, load_mapping, parse_json
 from ctxbench.io.errors import (
     Fault,
@@ -440,7 +444,11 @@ def _listen(
         access_log=False,
         server_header=False,
     )
-    uvicorn.Server(settings).run([listening])
+    try:
+        uvicorn.Server(settings).run([listening])
+    except KeyboardInterrupt:
+        _log.info("stopped")
+        raise typer.Exit(exit_code()) from None
 
 
 def select_question(request: ServeRequest) -> SelectRequest:
@@ -526,7 +534,13 @@ class SelectService:
         """See `ctxbench.memory.web_app.SelectService`."""
         selector = self._current()[True, None]
         state = {"status": "stale", "fault": self._fault} if self._fault else {"status": "ok"}
-        return {**state, "selector": selector.label, "items": len(selector.catalog)}
+        return {**state, "selector": selector.label, "digest": self._digest(selector), "items": len(selector.catalog)}
+
+    def _digest(self, selector: ReadySelector) -> str:
+        """What decides an answer, so that services can be compared: versions, embedder, items, selector with values."""
+        pipeline = selector.pipeline(selector.definition.values(selector.preset))
+        parts = [versions(), self._question.embedder, selector.catalog.hash, pipeline.key]
+        return hashlib.sha256(dump_json(parts).encode()).hexdigest()[:12]
 
     def _ask(self, body: Mapping[str, Any], user: str | None) -> tuple[SelectRequest, ReadySelector]:
         """The question of a body, and the selector for it."""
@@ -660,6 +674,8 @@ def _read_again_on_hangup(file: Path, tokens: UserTokens, service: ContextServic
             new = read_tokens(file)
             service.check_users(new.users)
         except UserError as error:
+            tokens.is_stale = True
+            service.metrics.count(reload_failures=1)
             _log.error("tokens not changed: %s", _one_line(error))
             return
         tokens.replace_by(new)

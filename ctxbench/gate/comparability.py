@@ -469,7 +469,12 @@ def _notices(
 def _values_on_one_side(
     base: SelectorSnapshot, head: SelectorSnapshot, queries: Sequence[str], settings: CheckSettings
 ) -> Iterator[str]:
-    """Notices of metrics with a value on one side only for more than a few queries, which are not judged there."""
+    """Notices of metrics with a value on one side only for more than a few queries, which are not judged there.
+
+    Queries that a selector failed on have reasons of their own.
+    """
+    failed = {*failures(base.answers), *failures(head.answers)}
+    queries = [query for query in queries if query not in failed]
     rows = [side.rows_of(queries) for side in (base, head)]
     for metric in settings.metrics:
         if not all(part in side.metrics for part in metric.parts for side in (base, head)):

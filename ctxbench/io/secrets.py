@@ -85,7 +85,7 @@ class Secrets:
     """Values that are replaced by `<hidden>` wherever they turn up.
 
     Also as JSON, Python or a URL would write them, in base64, alone or as a part of more (`user:value` of `Basic`), and
-    in hexadecimal digits.
+    in hexadecimal digits. Of a secret without spaces that has a digit, also any 16 characters in sequence.
     """
 
     def __init__(self, values: Iterable[Named]) -> None:
@@ -108,15 +108,22 @@ class Secrets:
         ]
         self._anywhere = [*_encoded(secret | pairs), *_patterns(("{}", strict - words))]
         self._tools = [*self._anywhere, *_patterns((_WHOLE, words - prose), (_WHOLE_NAME, prose))]
+        drawn = {
+            piece
+            for name, value in named
+            for piece in _secret_pieces("", value)
+            if is_secret_name(name) or _OPAQUE.search(piece)
+        }
+        self._parts = {piece[start : start + _LONG] for piece in drawn for start in range(len(piece) - _LONG + 1)}
 
     def hide(self, text: str) -> str:
         """The text of an error without any of the values."""
-        return _without(self._errors, text)
+        return self._without(self._errors, text)
 
     def hide_in(self, value: Any) -> Any:
         """A JSON value without secrets in its texts and numbers; names of fields stay, see `in_names`."""
         if isinstance(value, str):
-            return _without(self._tools, value)
+            return self._without(self._tools, value)
         if isinstance(value, int | float) and not isinstance(value, bool):
             return HIDDEN if any(pattern.fullmatch(str(value)) for pattern in self._tools) else value
         if isinstance(value, list):
@@ -125,7 +132,7 @@ class Secrets:
 
     def _hide_field(self, key: str, value: Any) -> Any:
         if key in _FIELDS_OF_NAMES and isinstance(value, str):
-            return _without(self._anywhere, value)
+            return self._without(self._anywhere, value)
         if key in _FIELDS_OF_NAMES and isinstance(value, list):
             return [self._hide_field(key, entry) for entry in value]
         return self.hide_in(value)
@@ -141,12 +148,23 @@ class Secrets:
             if isinstance(value, Mapping):
                 names: list[str] = [*value, *([tool["name"]] if value is tool else [])]
                 for name in names:
-                    if any(pattern.search(name) for pattern in self._anywhere):
+                    if self._without(self._anywhere, name) != name:
                         return name
                 stack.extend(value.values())
             elif isinstance(value, list):
                 stack.extend(value)
         return None
+
+    def _without(self, patterns: Iterable[re.Pattern[str]], text: str) -> str:
+        """The text without matches of the patterns, and without long parts of secrets."""
+        for pattern in patterns:
+            text = pattern.sub(HIDDEN, text)
+        shown, end = [], 0  # up to where the text is done
+        for start in range(len(text) - _LONG + 1 if self._parts else 0):
+            if text[start : start + _LONG] in self._parts:
+                shown += [text[end:start], HIDDEN] if start >= end else []
+                end = start + _LONG
+        return "".join([*shown, text[end:]])
 
 
 def is_secret_name(name: str) -> bool:
@@ -287,12 +305,6 @@ def _patterns(*groups: tuple[str, Iterable[str]]) -> list[re.Pattern[str]]:
         if ordered := sorted(values, key=lambda value: (-len(value), value)):
             patterns.append(re.compile(around.replace("{}", f"(?:{'|'.join(map(re.escape, ordered))})")))
     return patterns
-
-
-def _without(patterns: Iterable[re.Pattern[str]], text: str) -> str:
-    for pattern in patterns:
-        text = pattern.sub(HIDDEN, text)
-    return text
 
 
 def _masked(text: str) -> str:

@@ -67,21 +67,22 @@ COUNTS = {
     "builds": "Contexts built.",
     "previews": "Contexts previewed.",
     "cache_hits": "Contexts with all steps cached.",
-    "failures": "Failed requests.",
+    "failures": "Failed and refused requests.",
     "retrieved": "Items retrieved.",
     "selected": "Items in contexts.",
     "tokens": "Tokens of contexts.",
     "feedback": "Judgements of items.",
     "sufficient": "Contexts judged sufficient.",
     "insufficient": "Contexts judged insufficient.",
+    "reload_failures": "Times that the token file was faulty.",
 }
 SELECT_COUNTS = {
     "requests": "Requests answered.",
-    "failures": "Failed requests.",
+    "failures": "Failed and refused requests.",
     "selected": "Items offered.",
     "tokens": "Tokens of items offered.",
     "reloads": "Times that changed files were read.",
-    "reload_failures": "Times that changed files were faulty.",
+    "reload_failures": "Times that changed files or the token file were faulty.",
 }
 _STAGES = {"retrieve": "search", "rank": "scoring", "cut": "optimisation", "pack": "optimisation"}
 
@@ -113,18 +114,14 @@ class Metrics:
 
     @contextmanager
     def request(self, action: str) -> Iterator[StageSeconds]:
-        """Time a request; yields the listener for its pipeline. Errors are counted as failures.
+        """Time a request; yields the listener for its pipeline.
 
         Args:
             action: the name of its span, such as `build`.
         """
         stages, begin = StageSeconds(self._tracer), clock.perf_counter()
         with self._tracer.start_as_current_span(f"{self._kind}.{action}") if self._tracer else nullcontext():
-            try:
-                yield stages
-            except BaseException:
-                self.count(failures=1)
-                raise
+            yield stages
         self._observe({"assembly": clock.perf_counter() - begin, **stages.seconds})
 
     def _observe(self, seconds: Mapping[str, float]) -> None:

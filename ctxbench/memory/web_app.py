@@ -38,6 +38,7 @@ from ctxbench.io.errors import (
     ParameterError,
     StorageError,
     UserError,
+    one_line,
     raise_faults,
     raise_first,
 )
@@ -60,11 +61,15 @@ TokensFile: TypeAlias = dict[str, str | None]
 class UserTokens:
     """The users of a service by their tokens.
 
+    Attributes:
+        is_stale: whether their file was faulty when it was read again.
+
     Args:
         users: users by token; None = a token for metrics only.
     """
 
     def __init__(self, users: Mapping[str, str | None]) -> None:
+        self.is_stale = False
         self._users = [(_digest(token), user) for token, user in users.items()]
 
     @property
@@ -74,7 +79,7 @@ class UserTokens:
 
     def replace_by(self, tokens: UserTokens) -> None:
         """Replace the tokens; running requests continue."""
-        self._users = tokens._users
+        self._users, self.is_stale = tokens._users, False
 
     def find(self, token: str) -> tuple[str | None] | None:
         """The user of a token, in a tuple; None for an unknown token.
@@ -272,7 +277,8 @@ _ANSWER = _object(
     | {"prompt_tokens": _COUNT, "total_tokens": _COUNT, "not_searched": _COUNTS, "request_context": {"type": "object"}},
     {"session": {"type": "object"}, "trace": _list({"type": "object"})},
 )
-_HEALTH = _object({"status": {"enum": ["ok", "stale"]}, "selector": _STRING}, {"items": _COUNT, "fault": _STRING})
+_FAULT = {"items": _COUNT, "fault": _STRING}  # not for whoever has no token
+_HEALTH = _object({"status": {"enum": ["ok", "stale"]}, "selector": _STRING}, {"digest": _STRING} | _FAULT)
 
 
 def select_paths() -> dict[str, Any]:
@@ -383,6 +389,7 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _THREADS = 8  # answers at the same time
 _AT_ONCE = 4  # answers at the same time per user
 _WAITING = 100  # open requests for contexts per user
+_QUOTING = (404, 409, 422)  # errors that quote the request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -448,11 +455,7 @@ class _WebApp(ABC):
             Route("/metrics", self._metrics, methods=["GET"]),
             Route("/openapi.json", self._openapi, methods=["GET"]),
         ]
-        handlers: dict[Any, Any] = {
-            HTTPException: _problem_response,
-            UserError: _problem_response,
-            Exception: _problem_response,
-        }
+        handlers: dict[Any, Any] = dict.fromkeys((HTTPException, UserError, Exception), self._refuse)
         app = Starlette(routes=routes, exception_handlers=handlers, lifespan=self._lifespan)
         app.router.redirect_slashes = False
         return app
@@ -461,6 +464,26 @@ class _WebApp(ABC):
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
         yield
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _refuse(self, request: Request, error: Exception) -> Response:
+        """The response to an error, without details of internal errors; the log has no texts of requests."""
+        headers: Mapping[str, str] | None = None
+        match error:
+            case HTTPException():
+                status, headers = error.status_code, error.headers
+                detail = error.detail if isinstance(error, _Problem) else Message("memory.no-such-address")
+            case ParameterError():
+                status, detail = {NotSeenError: 404, ConflictError: 409}.get(type(error), 422), str(error)
+            case _:
+                status, detail = 500, Message("memory.server-failed")
+        phrase = HTTPStatus(status).phrase
+        reason = str(error) if status == 500 and isinstance(error, UserError) else detail
+        reason = phrase if status in _QUOTING else one_line(reason)
+        who = "-" if (user := getattr(request.state, "user", None)) is None else repr(user)
+        _log.log(logging.WARNING if status < 500 else logging.ERROR, "refused user=%s: %d, %s", who, status, reason)
+        self._service.metrics.count(failures=1)
+        body = {"type": "about:blank", "title": phrase, "status": status, "detail": detail}
+        return JSONResponse(body, status, dict(headers or {}), media_type="application/problem+json")
 
     async def _in_turn(self, user: str | None, call: Callable[[], T]) -> T:
         """Run a function in a thread, within the limits of a user."""
@@ -486,7 +509,8 @@ class _WebApp(ABC):
             self._user(request)
         health = await self._within(self._service.health)
         if self._access.tokens is not None:
-            health = {name: value for name, value in health.items() if name not in ("fault", "items")}
+            health = {name: value for name, value in health.items() if name not in _FAULT}
+            health |= {"status": "stale"} if self._access.tokens.is_stale else {}
         return JSONResponse(health)
 
     async def _openapi(self, _: Request) -> Response:
@@ -498,6 +522,7 @@ class _WebApp(ABC):
             user = self._token(request)
             if user is None:
                 raise _Problem(403, "this token is for metrics only; use the token of a user")
+            request.state.user = user  # for the log
             return user
         name = request.url.hostname
         if name not in LOOPBACK:  # DNS rebinding by a web page
@@ -630,20 +655,3 @@ class _SelectApp(_WebApp):
 
 def _refused(name: str) -> Any:
     raise ValueError(f"{name} is not a JSON number")
-
-
-async def _problem_response(_: Request, error: Exception) -> Response:
-    """The response to an error, without details of internal errors."""
-    headers: Mapping[str, str] | None = None
-    match error:
-        case HTTPException():
-            status, headers = error.status_code, error.headers
-            detail = error.detail if isinstance(error, _Problem) else Message("memory.no-such-address")
-        case ParameterError():
-            status, detail = {NotSeenError: 404, ConflictError: 409}.get(type(error), 422), str(error)
-        case _:
-            status, detail = 500, Message("memory.server-failed")
-            if isinstance(error, UserError):  # other errors are logged by the server
-                _log.error("%s", error)
-    body = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": detail}
-    return JSONResponse(body, status, dict(headers or {}), media_type="application/problem+json")

@@ -271,6 +271,21 @@ SOURCES = [
 ]
 
 
+def test_a_package_that_cannot_be_installed_is_not_called_worse(runner, pipeline, tmp_path):
+    (tmp_path / "programs" / "pip").write_text("#!/bin/bash\nexit 1\n")
+    job = runner.run(**GATE)
+    assert (job.code, job.steps["Install"]) == (2, 2)
+    assert pipeline()[0].returncode == 2
+
+
+@pytest.mark.parametrize(
+    "setup", ["false", "false && true", "exit 2", "cd nowhere && npm ci", "false\ntrue", "true | false"]
+)
+def test_a_setup_that_fails_ends_the_job_of_gitlab_before_the_check(pipeline, tmp_path, setup):
+    assert pipeline(inputs={"setup": setup})[0].returncode == 2
+    assert "ctxbench check" not in (tmp_path / "pip.log").read_text()
+
+
 def installed(log):
     """What pip was called with, before the model was installed."""
     source, model, *_ = log.read_text().splitlines()
@@ -333,9 +348,9 @@ def test_no_expression_stands_in_a_script_and_one_step_alone_has_the_token():
     template = TEMPLATE.read_text("utf-8")
     (job,) = [*yaml.safe_load_all(template)][1].values()
     scripts = [*job["before_script"], *job["script"]]
-    assert [script for script in scripts if "$[[" in script] == [
-        "$[[ inputs.setup ]]"
-    ]  # a command of the project's own
+    (script,) = [script for script in scripts if "$[[" in script]
+    assert script.startswith("$[[ inputs.setup ]]\n")  # a command of the project's own
+    assert script.count("$[[") == 1
 
 
 @pytest.mark.essential
@@ -343,6 +358,10 @@ def test_the_workflow_may_read_and_comment_and_runs_the_action():
     data = yaml.safe_load(WORKFLOW.read_text("utf-8"))
     assert [*data[True]] == ["pull_request", "push"]  # YAML reads `on` as true
     assert data["permissions"] == {"contents": "read", "pull-requests": "write"}
+    group = data["concurrency"][
+        "group"
+    ]  # a copy for another team, or a nightly run, cancels none of another file or event
+    assert {*re.findall(r"github\.(\w+)", group)} == {"workflow_ref", "event_name", "ref"}
     (job,) = data["jobs"].values()
     assert set(job) == {"runs-on", "timeout-minutes", "steps"}  # no permissions of its own, no continue-on-error
     checkout, action = job["steps"]

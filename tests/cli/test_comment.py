@@ -130,6 +130,7 @@ def test_it_is_found_behind_many_others(forge, job, comment, host, n_before):
         ("POST", "hang", "127.0.0.1 did not answer within 0.2 s"),
         ("GET", "text", "answered with what is no comment"),
         ("POST", "text", "answered with what is no comment"),
+        ("GET", "fields", "answered without the field 'id'"),
         ("GET", "deep", "answered with what is no comment"),
     ],
 )

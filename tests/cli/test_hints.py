@@ -73,4 +73,4 @@ def test_a_damaged_baseline_says_which_gate_file_to_accept_again(cli, files: Pat
     said = flat(cli("check", "my gate.yaml").err)
     options = "--accept --vectors" if damage == "vectors" else "--accept"
     assert f"`ctxbench check 'my gate.yaml' {options}`" in said
-    assert damage != "merge" or "`git checkout --ours -- 'my gate.baseline'`" in said
+    assert damage != "merge" or "`git checkout HEAD -- 'my gate.baseline'`" in said

@@ -106,7 +106,7 @@ def test_a_signal_ends_it_without_a_traceback(place, number, code):
     context, ended = said.splitlines()
     assert " 1 items, " in context
     assert "tyre" not in context
-    assert ended == "stopped: nothing is half-written"
+    assert ended.endswith(" INFO stopped")
 
 
 def test_requests_are_answered_where_nobody_reads_the_log(place):
@@ -128,15 +128,23 @@ def test_a_hangup_reads_the_token_file_again(place, tmp_path):
 
     with serving(place, "-w", "home", "--tokens", path) as (process, url):
         assert [status("ana"), status("ben")] == [200, 401]
-        for text, wanted, said in (
-            (f"{tokens['ben']}: ben\n", [401, 200], "read .* again: 1 user"),
-            ("- nothing\n", [401, 200], "ERROR tokens not changed: .*tokens.yaml"),
+        for text, wanted, said, health in (
+            (f"{tokens['ben']}: ben\n", [401, 200], "read .* again: 1 user", "ok"),
+            ("- nothing\n", [401, 200], "ERROR tokens not changed: .*tokens.yaml", "stale"),
+            (None, [401, 200], "ERROR tokens not changed: .*tokens.yaml", "stale"),
+            (f"{'m' * 16}: null\n{tokens['ana']}: ana\n", [200, 401], "read .* again: 1 user", "ok"),
         ):
-            path.write_text(text)
+            path.unlink(missing_ok=True)
+            if text is not None:
+                path.touch(0o600)
+                path.write_text(text)
             process.send_signal(signal.SIGHUP)
-            line = next(line for line in process.stderr if not re.search("INFO preview", line))
+            line = next(line for line in process.stderr if not re.search("INFO preview|refused", line))
             assert re.search(said, line)
             assert [status("ana"), status("ben")] == wanted
+            assert httpx.get(f"{url}/healthz").json()["status"] == health
+        figures = httpx.get(f"{url}/metrics", headers={"Authorization": f"Bearer {'m' * 16}"}).text
+        assert "\nctxbench_context_reload_failures_total 2\n" in figures
 
 
 def test_several_users_are_refused_a_pipeline_that_counts_over_the_whole_catalog(place, tmp_path, capsys):

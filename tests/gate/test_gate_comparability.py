@@ -327,3 +327,7 @@ def test_values_that_vanish_from_many_queries_are_told(turned):
     assert f"some of 40 queries ({gone}; q00, q01, q02)" in notice
     nothing = lacking(40)[0 if turned else 1]
     assert assess_comparability(nothing, nothing, judged).notices == ()
+    failed = {name: answer(name, error="time-out") for name in full.queries}
+    with_failures = snapshot(failed, metrics=nothing.metrics)
+    sides = (with_failures, full) if turned else (full, with_failures)
+    assert assess_comparability(*sides, judged).notices == ()  # the reasons name the failed queries

@@ -6,6 +6,7 @@ import json
 import random
 import re
 from pathlib import Path
+from subprocess import CalledProcessError
 
 import pytest
 
@@ -14,6 +15,7 @@ from ctxbench.gate.baseline import write_baseline
 from ctxbench.gate.baseline_reader import read_baseline
 from ctxbench.gate.baseline_rows import file_hash, manifest_hash
 from ctxbench.io.errors import InputError, StorageError
+from tests.checkout import Checkout
 from tests.gate.gate_cases import answer, offered, snapshot
 
 ALWAYS = [offered("rule:style", mode="always")]
@@ -164,10 +166,33 @@ def test_conflicts_are_told_with_every_file_and_line(folder):
     edit(folder / "d" / "s.jsonl", '{"query":"q2"', '<<<<<<< HEAD\n{"query":"q2"')
     edit(folder / "d" / "s.jsonl", '{"query":"q3"', '=======\n>>>>>>> other\n{"query":"q3"')
     edit(folder / "d" / "items.jsonl", '{"id":"tool:s:a"', '<<<<<<< HEAD\n=======\n>>>>>>> other\n{"id":"tool:s:a"')
-    what = f"a merge conflict; keep one side of the whole folder (`git checkout --ours -- {folder}`)"
+    what = f"a merge conflict; keep one side of the whole folder (`git checkout HEAD -- {folder}`)"
     told(folder, ("d/items.jsonl", 2, what), ("d/s.jsonl", 2, what))
     edit(folder / "baseline.json", '  "format"', '<<<<<<< HEAD\n  "format"')
     told(folder, ("baseline.json", 2, what))
+
+
+def test_after_a_real_merge_the_command_of_the_message_restores_a_whole_baseline(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder, checkout = Path("gate.baseline"), Checkout(tmp_path)
+
+    def write(first, last):
+        answers = {f"q{n}": answer(f"q{n}", [("a", score)]) for n, score in enumerate((first, *[0.9] * 5, last))}
+        write_baseline(folder, [snapshot(answers)])
+        checkout.commit("Accept")
+
+    write(0.5, 0.5)
+    checkout.run("checkout", "-qb", "theirs")
+    write(0.5, 0.7)
+    checkout.run("checkout", "-q", "main")
+    write(0.6, 0.5)
+    with pytest.raises(CalledProcessError):
+        checkout.run("merge", "-q", "theirs")
+    with pytest.raises(InputError) as caught:
+        read_baseline(folder)
+    (command,) = {re.search("`git (.+?)`", fault.message)[1] for fault in caught.value.faults}
+    checkout.run(*command.split())
+    assert len(read_baseline(folder)) == 1
 
 
 def test_a_text_that_looks_like_a_conflict_is_none(tmp_path):

@@ -353,7 +353,26 @@ def test_a_fault_of_what_is_behind_the_service_is_for_its_log_alone(monkeypatch,
     monkeypatch.setattr(one.service, "build", fails)
     detail = problem(one.post("/context/build", json={"message": "x"}), 500)
     assert detail == "the server failed; its log has the error"
-    assert "db.internal" in caplog.text
+    assert caplog.messages == ["refused user=-: 500, no answer from db.internal, user joe"]
+
+
+def test_a_refused_request_is_one_line_of_the_log_without_its_texts_and_counted(caplog):
+    one = with_tokens()
+    ask = {"url": "/context/build", "json": {"message": "tyre"}}
+    one.post(**ask)
+    one.post(**ask, headers={"Authorization": "Bearer wrong-secret-token"})
+    one.post("/context/build", content=b"{", headers=bearer("ana") | JSON)
+    one.post("/context/build", json={"secret": "words"}, headers=bearer("ana"))
+    one.post("/context/build", json={"message": " \t"}, headers=bearer("ana"))
+    one.get("/secret")
+    lines = [line.removeprefix("refused user=") for line in caplog.messages]
+    assert [line.partition(", ")[0] for line in lines] == [
+        *("-: 401", "-: 401", "'ana': 400", "'ana': 422", "'ana': 422", "-: 404")
+    ]
+    assert lines[1].startswith("-: 401, unknown token; ")
+    assert lines[3].partition(", ")[2] == HTTPStatus(422).phrase
+    assert "secret" not in caplog.text
+    assert one.service.metrics.value("failures") == 6
 
 
 def test_a_source_that_fails_is_named_without_what_it_said(monkeypatch, caplog):
@@ -385,7 +404,7 @@ def test_texts_of_any_script_and_syntax_are_asked_as_they_are():
         assert response.status_code == 200, message
 
 
-def test_one_user_cannot_have_any_number_of_requests_at_one_time(monkeypatch):
+def test_one_user_cannot_have_any_number_of_requests_at_one_time(monkeypatch, caplog):
     monkeypatch.setattr("ctxbench.memory.web_app._WAITING", 1)
     begun, ends = threading.Event(), threading.Event()
     service = service_over(filled())
@@ -404,6 +423,7 @@ def test_one_user_cannot_have_any_number_of_requests_at_one_time(monkeypatch):
         assert begun.wait(30)
         second = one.post(**ask, headers=bearer("ana"))
         assert problem(second, 429)
+        assert "refused user='ana': 429, 1 of your requests are open; try again later" in caplog.messages
         assert second.headers["retry-after"] == "1"
         other = pool.submit(one.post, **ask, headers=bearer("ben"))
         ends.set()

@@ -37,6 +37,25 @@ def test_the_words_and_lines_of_a_value_are_hidden_too() -> None:
     assert secrets.hide_in("Bearer auth, tiger42") == "Bearer auth, <hidden>"  # the word itself is no secret
 
 
+@pytest.mark.parametrize(
+    ("text", "hidden"),
+    [
+        ("s3cr3tordersToken123", "<hidden>"),
+        ("like xtordersToken1234567abcdef.", "like x<hidden>."),
+        ("cr3tordersToken12 s3cr3tordersToke", "<hidden> <hidden>"),
+        ("s3cr3tordersTok", "s3cr3tordersTok"),  # 15 characters
+        ("claude-3-5-sonnet at //api.example.com", "claude-3-5-sonnet at //api.example.com"),
+    ],
+)
+def test_long_parts_of_a_secret_are_hidden(text: str, hidden: str) -> None:
+    values = [("MODEL", "claude-3-5-sonnet-20241022"), ("BASE", "https://api.example.com/v1/orders")]
+    for name in ("ORDERS_TOKEN", "ORDERS"):
+        secrets = Secrets([*values, (name, "s3cr3tordersToken1234567abcdef")])
+        assert secrets.hide_in(text) == hidden
+        assert secrets.hide(text) == hidden
+    assert secrets.in_names({"name": f"get_{text}"}) == (f"get_{text}" if hidden != text else None)
+
+
 def test_what_stands_in_json_and_in_cookies_is_hidden_alone() -> None:
     secrets = Secrets([("HEADERS", '{"Authorization": "Bearer ntn_0123456789abc"}'), ("Cookie", "id=ab12cd; theme=x")])
     assert secrets.hide_in("Authorization by ntn_0123456789abc, ab12cd") == "Authorization by <hidden>, <hidden>"
