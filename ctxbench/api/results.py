@@ -203,7 +203,7 @@ class Results:
             dataset: where there are several.
 
         Returns:
-            One row per query and item, best first, at most 100 a query: `query_id`, `doc_id`, `score`, `rank` (from 1).
+            One row per query and item, best first: `query_id`, `doc_id`, `score`, `rank` (from 1).
             Items of the session are left out. A score is the selector's. Where scores do not fall strictly (ties,
             items that were added behind others), it is the next smaller 32-bit number, since trec_eval compares these:
             sorted by `score`, rows are in the order that was measured.

@@ -479,8 +479,8 @@ def export_dataset(
         folder: a new or empty folder, or an earlier export, which is replaced.
         form: `beir` or `trec`.
         plain: write only data of the format.
-        run: with `trec`, the folder of a finished run on this dataset; the ranking of each selector is written to
-            depth 100, without the session. Of a run over a split or a sample, its queries alone are written.
+        run: with `trec`, the folder of a finished run on this dataset; the whole ranking of each selector is
+            written, without the session. Of a run over a split or a sample, its queries alone are written.
         split: only the queries of this split; empty = of all.
 
     Raises:
