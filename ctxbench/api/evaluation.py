@@ -104,7 +104,7 @@ def evaluate(
         judged: `"trec"` = as trec_eval judges labels: every item of grade 1 or 2 is required for itself, nDCG takes
             the grade as gain, an item without a label is irrelevant, and a query is measured if it has any label.
             Alternatives and items of the session count as any others. nDCG, R, P, RR, AP and Success then equal those
-            of ir_measures. Empty = as ctxbench judges.
+            of ir_measures on `Results.qrels()`. Empty = as ctxbench judges.
         embedder: its name, such as `minilm`; a mapping of `name` and options, such as `prompts`; or a function from a
             list of texts to an array of their vectors, shape (n_texts, n_dimensions). A function with a parameter
             `kind` gets `kind="query"` or `kind="item"`.

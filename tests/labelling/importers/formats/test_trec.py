@@ -127,6 +127,13 @@ def test_a_run_is_ordered_by_score_and_ties_as_trec_eval_does(tmp_path):
     assert found.value == pytest.approx(1 / 3)
 
 
+def test_scores_of_a_run_are_compared_as_32_bit_numbers(tmp_path):
+    (path := tmp_path / "a.run").write_text("q1 Q0 d1 1 10.00000002 t\nq1 Q0 d2 2 10.00000001 t\nq1 Q0 d3 3 -1e300 t\n")
+    assert read_run(path) == {"q1": [("d2", 10.00000001), ("d1", 10.00000002), ("d3", -1e300)]}
+    qrels, run = [ir_measures.Qrel("q1", "d1", 1)], ir_measures.read_trec_run(str(path))
+    assert ir_measures.calc_aggregate([ir_measures.RR], qrels, run) == {ir_measures.RR: 0.5}
+
+
 def test_a_faulty_run_is_refused(tmp_path):
     path = tmp_path / "a.run"
     path.write_text(RUN + "q3 Q0 d1 1 0.5\nq1 Q0 d1 4 0.1 t\nq3 Q0 d1 1 nan t\nq3 Q0 d1 1 x t\n")
