@@ -407,7 +407,7 @@ def _labels(
     named: dict[str, list[ItemKey]] = {}
     for item in catalog:
         named.setdefault(item.name, []).append(item.key)
-        named[item.id] = [item.key]
+    named |= {name: [catalog[position].key] for name, position in catalog.named.items()}
     rows = list(_rows(labels, "labels", faults))
     parsed = []
     for row, grade in zip(rows, _grades(rows, grades, faults), strict=True):

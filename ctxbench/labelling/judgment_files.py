@@ -379,8 +379,8 @@ def answers_of_run(
 ) -> tuple[list[dict[str, Any]], dict[str, list[str]]]:
     """Convert a run into answers for `ctxbench score`: the first `keep` documents are offered, all are the ranking.
 
-    Documents are found by item id, or by published id (the name of an item). Tied scores are lowered (see `falling`),
-    since readers of answers order ties as the catalog does, and a run as trec_eval does.
+    Documents are found by item id, or by published id (the name of an item, or its `metadata.id`). Tied scores are
+    lowered (see `falling`), since readers of answers order ties as the catalog does, and a run as trec_eval does.
 
     Args:
         run: from `read_run`.
@@ -398,9 +398,12 @@ def answers_of_run(
     item_ids = {name: dataset.catalog.ids[position] for name, position in dataset.catalog.named.items()}
     queries = {query.id: run.get(query.id, ()) for query in dataset.queries}
     documents = list(dict.fromkeys(document for pairs in run.values() for document, _ in pairs))
-    for names, noun, expected in ((list(run), "queries", queries), (documents, "ranked documents", item_ids)):
+    for names, noun, expected, ids in (
+        (list(run), "queries", queries, list(queries)),
+        (documents, "ranked documents", item_ids, dataset.catalog.ids),
+    ):
         if not any(name in expected for name in names):
-            raise ParameterError(none_found(names, f"{noun} of the run", f"the dataset {dataset.name}", list(expected)))
+            raise ParameterError(none_found(names, f"{noun} of the run", f"the dataset {dataset.name}", ids))
     ranked = {
         query: [(item_ids[document], score) for document, score in pairs if document in item_ids]
         for query, pairs in queries.items()

@@ -1,7 +1,7 @@
 """Draws the README's picture and that of a run's page: `python experiments/guide/run_chart.py` (`make chart`).
 
-Completeness against prompt tokens of the shipped selectors on the test split of bfcl-simple, reports/run-chart.png; and the top of
-runs/presets/report.html as Chromium shows it, reports/run-page.png.
+Completeness against prompt tokens of the shipped selectors on the test split of bfcl-simple, reports/run-chart.png;
+and the top of runs/presets/report.html as Chromium shows it, reports/run-page.png.
 """
 
 from __future__ import annotations
