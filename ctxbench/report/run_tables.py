@@ -43,7 +43,7 @@ def stages_of(description: Mapping[str, Any]) -> dict[str, Stage]:
 
 
 def stage_text(stage: Stage) -> str:
-    """Steps as one writes them, without the parameters that have their default."""
+    """Steps as one writes them, without parameters that have their default; with the hash of a file that one reads."""
     if stage is None:
         return str(None)
     if isinstance(stage, tuple):
@@ -57,7 +57,9 @@ def stage_text(stage: Stage) -> str:
     if isinstance(stage, StoredDomains):
         return "; ".join(f"{','.join(types)}: {stage_text(steps)}" for types, steps in stage.domains)
     usual = _defaults(stage.kind, stage.name)
-    return _written(stage.name, {k: value for k, value in stage.values.items() if k not in usual or usual[k] != value})
+    values = {k: value for k, value in stage.values.items() if k not in usual or usual[k] != value}
+    digest = stage.about.get("content")
+    return _written(stage.name, {**values, "sha256": str(digest)[:16]} if digest else values)
 
 
 def _written(name: str, values: Mapping[str, Any]) -> str:
