@@ -396,8 +396,8 @@ class _SelectorReader(YamlForm):
             for fault in error.faults:
                 self.fault(fault.message, *where, "pipeline", *fault.path)
         except UserError as error:
-            for fault in faults_of(error):
-                self.fault(str(fault), *where)
+            for problem in faults_of(error):
+                self.fault(str(problem), *where)
         return []
 
     def _defined(self, entry: Mapping[str, Any], where: YamlPath) -> list[SelectorSpec]:
