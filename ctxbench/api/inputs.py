@@ -480,7 +480,8 @@ def _rows(rows: Rows | str | Path, noun: str, faults: list[Fault]) -> Iterator[R
             raise InputError([Fault(message)])
     for number, (path, line, row) in enumerate(_records(rows, noun, faults)):
         if not isinstance(row, Mapping):
-            raise ParameterError(f"{noun}: row {number} must be a dict, got {row!r:.60}")
+            where = f"{path}, line {line}" if path else f"row {number}"
+            raise ParameterError(Message("api.row-form", noun=noun, where=where, got=row))
         cells = _own_fields(noun, {str(name): _python(value) for name, value in row.items()})
         fields = {name: value for name, value in cells.items() if value is not None}
         reading = Row(fields, faults, path or Path(f"{noun}, row {number}"), line)

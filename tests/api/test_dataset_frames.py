@@ -122,6 +122,12 @@ def test_one_name_of_two_items_is_told_apart_by_the_id():
     ]
 
 
+def test_of_a_file_of_qrels_it_is_said_how_to_read_it(tmp_path):
+    (path := tmp_path / "qrels.trec").write_text("q1 0 area 1\n")
+    with pytest.raises(ParameterError, match=r"qrels\.trec, line 1 must be .* `pd\.read_csv\(FILE"):
+        ctxbench.dataset([{"name": "area"}], [{"query": "q1", "text": "area"}], path)
+
+
 @pytest.mark.parametrize("rows", [{"name": "area"}, 3, ["area"]])
 def test_what_is_no_table_is_refused(rows):
     with pytest.raises(ParameterError, match="must be a"):
