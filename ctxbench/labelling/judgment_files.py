@@ -32,7 +32,7 @@ import numpy as np
 
 from ctxbench.catalogs.instructions import rule_files
 from ctxbench.catalogs.snapshots import SnapshotPart
-from ctxbench.catalogs.tool_lists import OTHER_NAMES, is_tool_list, read_tool_list
+from ctxbench.catalogs.tool_lists import OTHER_NAMES, is_tool_list, read_tool_list, value_at
 from ctxbench.datasets.dataset import SPLITS, TREC, Dataset, select_queries, split_of
 from ctxbench.datasets.layout import CARD
 from ctxbench.datasets.queries import DatasetQuery, Label, group_labels, group_pairs, minimal_groups, read_query
@@ -226,7 +226,8 @@ class Assembly:
         names = ("id", "text", "expected")[: 2 + (role == "groups")]
         read = {column for name in names for column in field_columns(role, name, tuple(row.data))[:1]}
         read |= {name.partition(".")[0] for name in self.names.values()}
-        tags = row.data.get("tags")
+        tags = value_at(row.data, self.names.get("tags", "tags"))
+        tags = [tags] if isinstance(tags, str) and "tags" in self.names else tags
         if isinstance(tags, list) and all(isinstance(tag, str) for tag in tags):
             read.add("tags")
         ignored = [name for name, value in row.data.items() if name not in read and value not in (None, "", {}, [])]
