@@ -49,7 +49,7 @@ from ctxbench.model.strategies import Step
 from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.report import tuning_document
 from ctxbench.report.charts import compact
-from ctxbench.report.tuning_tables import advice, all_advice, console_table
+from ctxbench.report.tuning_tables import ALL_DECIDE, advice, all_advice, console_table
 from ctxbench.selectors.external import External, FileSelector
 from ctxbench.selectors.selector import EXTERNAL_KINDS, ExternalRun
 from ctxbench.tuning.domains import definition_of
@@ -427,8 +427,13 @@ class Tuned:
 
     @property
     def advice(self) -> str:
-        """What to do, a sentence for each dataset and policy; policies that come to the same share one."""
-        return "\n".join(line for dataset in self.found.datasets for line in all_advice(dataset))
+        """What to do, a line for each dataset and policy, and whether its figures are of the requests that chose."""
+        lines: list[str] = []
+        for dataset in self.found.datasets:
+            lines += all_advice(dataset)
+            if dataset.all_decide and any(outcome.recommended for outcome in dataset.outcomes):
+                lines.append(ALL_DECIDE)
+        return "\n".join(lines)
 
     @property
     def _single_dataset(self) -> DatasetTuning:
