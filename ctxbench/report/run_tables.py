@@ -559,9 +559,7 @@ def _methods(figures: Sequence[tuple[Column, Estimate]]) -> list[str]:
     if not (texts := [f"{method} for {document.listed(list(titles))}" for method, titles in methods.items()]):
         return []
     level = document.listed(sorted(levels))
-    text = (
-        f"Each value is followed by its {level} interval: where the mean over many more such queries most likely lies."
-    )
+    text = f"Intervals behind values are of {level}: where the mean over many more such queries most likely lies."
     return [f"{text} (Methods: {'; '.join(texts)}.)"]
 
 
