@@ -10,6 +10,8 @@ import runpy
 import shutil
 from pathlib import Path
 
+from sphinx.util.inspect import TypeAliasForwardRef
+
 import ctxbench
 
 ROOT = Path(__file__).parent
@@ -50,6 +52,7 @@ napoleon_use_ivar = True
 napoleon_use_rtype = False
 autodoc_member_order = "bysource"
 autodoc_type_aliases = {name: name for name in ("FloatArray", "Float32Array", "IntArray", "BoolArray")}
+TypeAliasForwardRef.__repr__ = lambda alias: alias.name  # within the type of a property it is written as it prints
 autodoc_typehints_format = "short"
 python_use_unqualified_type_names = True
 # types in signatures are of other packages and of modules that have no page
@@ -114,8 +117,8 @@ def restore_first_line(_app, what, _name, _value, _options, lines):
 
 def plain_types(_app, _what, _name, _value, _options, signature, returned):
     """Write types within brackets by their names alone, as those outside are."""
-    nested = re.compile(r"TypeAliasForwardRef\('(\w+)'\)|(?<=\[)~(?:\w+\.)*(\w+)")
-    return tuple(text and nested.sub(r"\1\2", text) for text in (signature, returned))
+    nested = re.compile(r"(?<=\[)~(?:\w+\.)*(\w+)")
+    return tuple(text and nested.sub(r"\1", text) for text in (signature, returned))
 
 
 def setup(app):

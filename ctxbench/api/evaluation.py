@@ -49,7 +49,7 @@ from ctxbench.model.strategies import Step
 from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.report import tuning_document
 from ctxbench.report.charts import compact
-from ctxbench.report.tuning_tables import advice, all_advice, console_table
+from ctxbench.report.tuning_tables import ALL_DECIDE, advice, all_advice, console_table
 from ctxbench.selectors.external import External, FileSelector
 from ctxbench.selectors.selector import EXTERNAL_KINDS, ExternalRun
 from ctxbench.tuning.domains import definition_of
@@ -104,7 +104,7 @@ def evaluate(
         judged: `"trec"` = as trec_eval judges labels: every item of grade 1 or 2 is required for itself, nDCG takes
             the grade as gain, an item without a label is irrelevant, and a query is measured if it has any label.
             Alternatives and items of the session count as any others. nDCG, R, P, RR, AP and Success then equal those
-            of ir_measures. Empty = as ctxbench judges.
+            of ir_measures on `Results.qrels()`. Empty = as ctxbench judges.
         embedder: its name, such as `minilm`; a mapping of `name` and options, such as `prompts`; or a function from a
             list of texts to an array of their vectors, shape (n_texts, n_dimensions). A function with a parameter
             `kind` gets `kind="query"` or `kind="item"`.
@@ -427,8 +427,13 @@ class Tuned:
 
     @property
     def advice(self) -> str:
-        """What to do, a sentence for each dataset and policy; policies that come to the same share one."""
-        return "\n".join(line for dataset in self.found.datasets for line in all_advice(dataset))
+        """What to do, a line for each dataset and policy, and whether its figures are of the requests that chose."""
+        lines: list[str] = []
+        for dataset in self.found.datasets:
+            lines += all_advice(dataset)
+            if dataset.all_decide and any(outcome.recommended for outcome in dataset.outcomes):
+                lines.append(ALL_DECIDE)
+        return "\n".join(lines)
 
     @property
     def _single_dataset(self) -> DatasetTuning:

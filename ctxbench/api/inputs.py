@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 
     Rows: TypeAlias = pd.DataFrame | Iterable[Mapping[str, Any]]
     Grades: TypeAlias = Mapping[float, str | int]
+
+_log = logging.getLogger(__name__)
 
 _RUN_COLUMNS = {  # of ctxbench, ir_measures, ranx and PyTerrier
     "query": ("query", "query_id", "q_id", "qid"),
@@ -318,6 +321,11 @@ def dataset(
     labelled = Dataset(
         name=name, version="1", catalog=item_catalog, queries=tuple(parsed_queries), labels=tuple(parsed_labels)
     )
+    partly = {query.id for query in parsed_queries if query.partly_labelled}
+    unlabelled = [query for query in labelled.unlabelled if query not in partly]
+    if 0 < len(unlabelled) < len(parsed_queries):  # else it is a dataset that is to be labelled
+        counts = {"n": len(unlabelled), "of": len(parsed_queries)}
+        _log.warning(Message("api.queries-unlabelled", name=name, queries=unlabelled[:3], **counts))
     raise_first((not isinstance(runs or {}, Mapping), Message("api.runs-form", type=type(runs).__name__)))
     for run_name in runs or ():
         raise_first((run_name in (*shipped(), ORACLE), Message("api.run-named-as-selector", name=run_name)))
@@ -407,7 +415,7 @@ def _labels(
     named: dict[str, list[ItemKey]] = {}
     for item in catalog:
         named.setdefault(item.name, []).append(item.key)
-        named[item.id] = [item.key]
+    named |= {name: [catalog[position].key] for name, position in catalog.named.items()}
     rows = list(_rows(labels, "labels", faults))
     parsed = []
     for row, grade in zip(rows, _grades(rows, grades, faults), strict=True):
@@ -480,7 +488,8 @@ def _rows(rows: Rows | str | Path, noun: str, faults: list[Fault]) -> Iterator[R
             raise InputError([Fault(message)])
     for number, (path, line, row) in enumerate(_records(rows, noun, faults)):
         if not isinstance(row, Mapping):
-            raise ParameterError(f"{noun}: row {number} must be a dict, got {row!r:.60}")
+            where = f"{path}, line {line}" if path else f"row {number}"
+            raise ParameterError(Message("api.row-form", noun=noun, where=where, got=row))
         cells = _own_fields(noun, {str(name): _python(value) for name, value in row.items()})
         fields = {name: value for name, value in cells.items() if value is not None}
         reading = Row(fields, faults, path or Path(f"{noun}, row {number}"), line)

@@ -184,9 +184,10 @@ class Plots:
         Each selector is a mark with its name and both 95 % intervals; a dotted one does not hold, as there are too few
         queries, and one with an infinite end is left out. The baseline is a square. The thin line is the Pareto front:
         no other selector is as good as those on it on both metrics, and better on one. An axis of amounts is
-        logarithmic where they spread more than 20 times. At most a quarter of the selectors are triangles with their
-        figures at the end of an axis: those with less than half of the best share, and those with more than 20 times
-        the amount of the others. A selector without one of the two is left out.
+        logarithmic where they spread more than 20 times. At most a quarter of the selectors, the baseline among them if
+        it is so far away, are triangles with their figures and without intervals at the end of an axis: those with less
+        than half of the best share, and those with more than 20 times the amount of the others. A selector without one
+        of the two is left out.
 
         Args:
             x, y: names of metrics that were asked for.

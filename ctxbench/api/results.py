@@ -38,7 +38,7 @@ from ctxbench.model.selection import offered_at
 from ctxbench.report.check_document import summary
 from ctxbench.report.check_texts import ALLOW_REMOVED
 from ctxbench.report.document import console_text
-from ctxbench.report.run_tables import comparison_table, judged_note, reason_notes, size_notes, with_titles
+from ctxbench.report.run_tables import comparison_table, label_notes, reason_notes, size_notes, with_titles
 from ctxbench.report.run_text import FigureTable, Provenance, figure_table
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ class Results:
             dataset: where there are several.
 
         Returns:
-            One row per query and item, best first, at most 100 a query: `query_id`, `doc_id`, `score`, `rank` (from 1).
+            One row per query and item, best first: `query_id`, `doc_id`, `score`, `rank` (from 1).
             Items of the session are left out. A score is the selector's. Where scores do not fall strictly (ties,
             items that were added behind others), it is the next smaller 32-bit number, since trec_eval compares these:
             sorted by `score`, rows are in the order that was measured.
@@ -492,12 +492,12 @@ class Results:
         return "\n".join([self._table().to_string(index=False), *self._notes()])
 
     def _notes(self) -> list[str]:
-        """How labels were judged, if not as usual, what means leave out, why figures are missing, and failures."""
+        """How labels were judged, selectors fitted on them, what means leave out, missing figures, and failures."""
         titled = with_titles(self.summary)
         columns = {dataset: comparison_table(titled, dataset).columns for dataset in titled.datasets}
         keys = dict.fromkeys(column.key for of_dataset in columns.values() for column in of_dataset)
         reasons = chain.from_iterable(reason_notes(*pair) for pair in columns.items())
-        notes = (*judged_note(self.summary.manifest), *size_notes(titled, keys), *dict.fromkeys(reasons))
+        notes = (*label_notes(self.summary.manifest), *size_notes(titled, keys), *dict.fromkeys(reasons))
         return [*notes, *self._failures()]
 
     def _table(self) -> pd.DataFrame:

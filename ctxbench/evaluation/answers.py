@@ -30,7 +30,6 @@ from ctxbench.io.documents import dump_json
 from ctxbench.io.errors import Fault, InputError, Message, ParameterError, SelectorError, StorageError
 from ctxbench.io.files import read_bytes, write_atomic
 from ctxbench.model.arrays import (
-    DEPTH,
     BoolArray,
     Evidence,
     FloatArray,
@@ -183,7 +182,7 @@ class Slice(AnsweredQueries):
 
 
 def run_rows(answers: Slice, ids: Sequence[str]) -> Iterator[tuple[str, str, int, float]]:
-    """The ranking that metrics read, to `DEPTH`, as other programs take it: query, item, rank from 1, and score.
+    """The ranking that metrics read, as other programs take it: query, item, rank from 1, and score.
 
     A score is the selector's where scores fall strictly down the ranking, and else slightly lower (see `falling`), so
     that programs that sort by score have the same order.
@@ -195,7 +194,7 @@ def run_rows(answers: Slice, ids: Sequence[str]) -> Iterator[tuple[str, str, int
     table = answers.candidates
     for index, query in enumerate(answers.queries):
         span = table.rows(index)
-        rows = (np.flatnonzero(table.tier[span] > 0) + span.start)[:DEPTH]
+        rows = np.flatnonzero(table.tier[span] > 0) + span.start
         pairs = zip(table.item[rows].tolist(), falling(table.score[rows]).tolist(), strict=True)
         yield from ((query, ids[item], rank, score) for rank, (item, score) in enumerate(pairs, start=1))
 

@@ -18,7 +18,7 @@ from pydantic import AfterValidator, Field, ValidationInfo
 
 from ctxbench.catalogs.agent_file import is_agent_file
 from ctxbench.io.documents import YamlPath, line_of, load_mapping
-from ctxbench.io.errors import Fault, Message, ParameterError, UserError, suggest
+from ctxbench.io.errors import Fault, Message, ParameterError, UserError, faults_of, suggest
 from ctxbench.io.rows import YamlForm, is_file_name
 from ctxbench.model.formats import FileModel, Source, field_names, parsed, raise_located, validate, validate_partly
 from ctxbench.model.resources import EmbedderSpec, IndexFields, Resources
@@ -396,7 +396,8 @@ class _SelectorReader(YamlForm):
             for fault in error.faults:
                 self.fault(fault.message, *where, "pipeline", *fault.path)
         except UserError as error:
-            self.fault(str(error), *where)
+            for problem in faults_of(error):
+                self.fault(str(problem), *where)
         return []
 
     def _defined(self, entry: Mapping[str, Any], where: YamlPath) -> list[SelectorSpec]:

@@ -177,7 +177,7 @@ def prepare(
         form.faults += _unsuited(experiment, datasets, local_resources(embedder, counter))
     if form.faults or embedder is None or counter is None:
         raise InputError(_told_once(form.in_order()))
-    for warning in _queries_without_ranking(experiment, datasets):
+    for warning in _unmatched_queries(experiment, datasets, (entry.full for entry in opened.values())):
         _log.warning(warning)
     notices = _notices(experiment, datasets, local_resources(embedder, counter))
     for notice in itertools.chain(changed_sources(experiment.datasets, experiment.base), notices):
@@ -407,18 +407,23 @@ def _unsuited(experiment: Experiment, datasets: Mapping[str, Dataset], resources
                 yield Fault(text, experiment.path, spec.line)
 
 
-def _queries_without_ranking(experiment: Experiment, datasets: Mapping[str, Dataset]) -> Iterator[str]:
-    """A warning for each selector and dataset with queries that a run of another program lacks."""
+def _unmatched_queries(
+    experiment: Experiment, datasets: Mapping[str, Dataset], full: Iterable[Dataset]
+) -> Iterator[str]:
+    """Warnings of queries that a run of another program lacks, by dataset, and of those that are in no dataset."""
     hint = "" if experiment.split else "; measure a run of one split with `split`"
-    for spec, dataset in itertools.product(experiment.selectors, datasets.values()):
-        runs = (
-            [step.call for step in spec.pipeline.steps() if isinstance(step.call, ExternalRun)] if spec.pipeline else []
-        )
-        for run in runs:
-            queries = [query.id for query in dataset.measured().queries]
-            if missing := [query for query in queries if query not in run.rankings]:
-                names = {"selector": spec.name, "dataset": dataset.name, "first": missing[0], "hint": hint}
-                yield Message("evaluation.run-lacks-queries", n=len(missing), of=len(queries), **names)
+    known_queries = {query.id for dataset in full for query in dataset.queries}
+    for spec in experiment.selectors:
+        steps = spec.pipeline.steps() if spec.pipeline else ()
+        for run in (step.call for step in steps if isinstance(step.call, ExternalRun)):
+            if unknown := [query for query in run.rankings if query not in known_queries]:
+                names = {"selector": spec.name, "queries": unknown[:3]}
+                yield Message("evaluation.run-queries-unknown", n=len(unknown), of=len(run.rankings), **names)
+            for dataset in datasets.values():
+                queries = [query.id for query in dataset.measured().queries]
+                if missing := [query for query in queries if query not in run.rankings]:
+                    names = {"selector": spec.name, "dataset": dataset.name, "first": missing[0], "hint": hint}
+                    yield Message("evaluation.run-lacks-queries", n=len(missing), of=len(queries), **names)
 
 
 def _notices(experiment: Experiment, datasets: Mapping[str, Dataset], resources: LocalResources) -> Iterator[str]:

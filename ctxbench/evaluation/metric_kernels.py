@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ctxbench.model.arrays import (
-    DEPTH,
     SESSION,
     BoolArray,
     Evidence,
@@ -147,23 +146,17 @@ class Joined:
 
     @cached_property
     def _ranked(self) -> tuple[IntArray, IntArray, IntArray, BoolArray | None]:
-        """Query, 1-based rank, label (-1 = none) and `enough` of each row down to `DEPTH`, without the session's."""
+        """Query, 1-based rank, label (-1 = none) and `enough` of each row without the session's."""
         if (rankings := self.evidence.rankings) is None:
             raise RuntimeError("a ranking metric was computed without rankings")
         query = owners(rankings.start)
-        position = np.arange(len(query), dtype=np.int64) - rankings.start[query]
-        session = self.offered_query[self.in_session]
-        near = position < DEPTH + int(np.bincount(session, minlength=1).max())
-        query, item, rows = query[near], rankings.item[near], np.flatnonzero(near)
-        if len(session):
-            session_keys = session * self._width + self.evidence.offered.item[self.in_session]
-            free = ~np.isin(query * self._width + item, session_keys)
-            query, item, rows = query[free], item[free], rows[free]
+        item, enough = rankings.item, rankings.enough
+        if self.in_session.any():
+            session = self.offered_query[self.in_session] * self._width + self.evidence.offered.item[self.in_session]
+            free = ~np.isin(query * self._width + item, session)
+            query, item, enough = query[free], item[free], None if enough is None else enough[free]
         first = np.searchsorted(query, np.arange(self.n))
         rank = np.arange(1, len(query) + 1, dtype=np.int64) - first[query]
-        keep = rank <= DEPTH
-        query, rank, item = query[keep], rank[keep], item[keep]
-        enough = None if rankings.enough is None else rankings.enough[rows[keep]]
         return query, rank, self.label_of(query, item), enough
 
     @cached_property

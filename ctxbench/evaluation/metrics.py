@@ -16,11 +16,13 @@ from ctxbench.evaluation import metric_kernels
 from ctxbench.evaluation.metric_kernels import Joined, RolledUp
 from ctxbench.io.errors import Fault, Message, ParameterError, UnknownNameError, raise_faults, raise_first
 from ctxbench.model import registry
-from ctxbench.model.arrays import DEPTH, Evidence, FloatArray, IntArray, Via
+from ctxbench.model.arrays import Evidence, FloatArray, IntArray, Via
 
 Scale: TypeAlias = Literal["yes/no", "share", "amount", "bits"]
 Need: TypeAlias = Literal["rankings", "item_tokens", "body_tokens", "kinship", "pool", "model_use"]
 Compute: TypeAlias = Callable[[Joined, int], FloatArray]
+MOST_RANKS = 1000  # the largest cutoff
+WHOLE = np.iinfo(np.int64).max  # the cutoff of a metric that reads the whole ranking
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,8 +68,8 @@ def _set(kernel: Callable[[Joined], FloatArray]) -> Compute:
 
 
 def _full_ranking(kernel: Compute) -> Compute:
-    """A metric with an optional cutoff reads down to `DEPTH` without one."""
-    return lambda joined, k: kernel(joined, k or DEPTH)
+    """A metric with an optional cutoff reads the whole ranking without one."""
+    return lambda joined, k: kernel(joined, k or WHOLE)
 
 
 _of_required = partial(
@@ -398,7 +400,7 @@ class Metric:
 
     Attributes:
         name: of a declaration, ours or a package's.
-        k: how many ranks are read, 1 to `DEPTH`; 0 = the whole ranking, or no ranking metric.
+        k: how many ranks are read, 1 to `MOST_RANKS`; 0 = the whole ranking, or no ranking metric.
         group: the name of the groups of items that are ranked in place of items (see `RolledUp`); empty = items.
 
     Raises:
@@ -416,7 +418,7 @@ class Metric:
         raise_first(
             (self.k == 0 and cutoff == "required", f"metric {self.name!r} needs a cutoff, as in '{self.name}@5'"),
             (self.k != 0 and cutoff == "none", f"metric {self.name!r} takes no cutoff, got @{self.k}"),
-            (not 0 <= self.k <= DEPTH, f"the cutoff of metric {self.name!r} must be 1 to {DEPTH}, got {self.k}"),
+            (not 0 <= self.k <= MOST_RANKS, f"the cutoff of {self.name!r} must be 1 to {MOST_RANKS}, got {self.k}"),
         )
         if self.group and self.declaration.needs != ("rankings",):
             names = ", ".join(name for name, declared in METRICS.items() if declared.needs == ("rankings",))
@@ -466,7 +468,7 @@ def parse_metric(text: str) -> Metric:
     if k and METRICS.get(name) and METRICS[name].cutoff == "none" and (hint := _hint(text)):
         raise ParameterError(f"metric {name!r} takes no cutoff, got @{k}{hint}")
     if k and int(k) == 0:
-        raise ParameterError(f"the cutoff of metric {name!r} must be 1 to {DEPTH}, got {k}")
+        raise ParameterError(f"the cutoff of {name!r} must be 1 to {MOST_RANKS}, got {k}")
     return Metric(name, int(k or 0), group)
 
 

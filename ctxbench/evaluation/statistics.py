@@ -21,15 +21,16 @@ import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
-from typing import Literal, TypeAlias, TypeVar
+from typing import Literal, TypeAlias, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from ctxbench.io.errors import ParameterError, check_range
+from ctxbench.io.errors import ParameterError, check_choice, check_range
 from ctxbench.model.arrays import FloatArray
 
 Scale: TypeAlias = Literal["yes/no", "share", "amount"]
+SCALES = get_args(Scale)
 LEVEL = 0.95
 _NORMAL = NormalDist()
 FEW = 10  # values that differ from the most frequent one, below which no interval for an amount was found to hold
@@ -244,12 +245,13 @@ def estimate(values: npt.ArrayLike, *, scale: Scale, level: float = LEVEL) -> Es
     """The mean of a metric's values by query with the interval that its scale calls for; NaN are left out, counted.
 
     Args:
-        values: shape (n_queries,). yes/no: 0 or 1; share: in [0, 1]; amount: >= 0.
-        scale: what the values are.
+        values: shape (n_queries,).
+        scale: what the values are: `yes/no` = 0 or 1, as of `completeness`, `Comp` and `Success`; `share` = in [0, 1],
+            as of `recall`, `nDCG`, `RR` and `AP`; `amount` = at least 0, as of `tokens` and `items`.
         level: nominal coverage.
 
     Raises:
-        ParameterError: a value is outside its scale, or infinite.
+        ParameterError: there is no such scale, or a value is outside of it or infinite.
     """
     array = np.asarray(values, dtype=np.float64)
     sample = _clean(array[~np.isnan(array)], scale)
@@ -362,6 +364,7 @@ def _acceleration(left_out: FloatArray) -> float:
 
 def _clean(values: npt.ArrayLike, scale: Scale) -> FloatArray:
     """The values sorted, so that no result depends on their order; checks them against their scale."""
+    check_choice("scale", scale, SCALES)
     sample = np.sort(np.asarray(values, dtype=np.float64))
     if sample.ndim != 1:
         raise ParameterError(f"values must have one dimension, got {sample.ndim}")
@@ -648,8 +651,8 @@ def difference_interval(
         confidence interval for a difference of binomial proportions based on paired data, JEBS 37(4), 2012; the size
         of the added pair on other scales is ours.
     """
-    z = critical(level)
-    away = _differences(differences)
+    check_choice("scale", scale, SCALES)
+    z, away = critical(level), _differences(differences)
     n, limit = len(away), math.inf if scale == "amount" else 1.0
     if n and float(np.abs(away).max()) > limit + 1e-9:
         raise ParameterError(f"differences on the scale {scale!r} must be -1 to 1, got {away[np.abs(away).argmax()]}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -403,6 +404,8 @@ def ranked_documents(
 ) -> dict[str, list[tuple[str, float]]]:
     """(document, score) by query, ordered as trec_eval does: by falling score, of equals the greater document id first.
 
+    Scores are compared as 32-bit numbers.
+
     Args:
         rows: path, line, query, document and score of each; a score that is no finite number, and a document that is
             repeated in a query, are faults.
@@ -420,6 +423,8 @@ def ranked_documents(
             faults.append(Fault(Message("labelling.document-twice", document=document, query=query), path, line))
         else:
             run[query][document] = value
-    return {
-        query: sorted(sorted(scores.items(), reverse=True), key=lambda pair: -pair[1]) for query, scores in run.items()
+    ranked = {
+        query: sorted(zip(array("f", scores.values()), scores, strict=True), reverse=True)
+        for query, scores in run.items()
     }
+    return {query: [(document, run[query][document]) for _, document in pairs] for query, pairs in ranked.items()}

@@ -628,8 +628,8 @@ class CollectionReader:
 
         A document without an id has its location (a path, an address, a title), with a number if others have it, too.
         Other fields, and those of `metadata`, are in the metadata of the item, its file as `path` and `lines`. A tool
-        is named after its title, if that is unique on its server. Kind, times, confidence and conversation of a memory
-        or message are its own.
+        is named after its title, if that is unique on its server; its id is then `metadata.id`. Kind, times, confidence
+        and conversation of a memory or message are its own.
         """
         rows = self.rows["documents"]
         locations = [self._location(row) for row in rows]
@@ -690,7 +690,7 @@ class CollectionReader:
             title="" if is_titled else title,
             description=text if is_titled else ": ".join(filter(None, (title, text))),
             schema=_first(row.data, _SCHEMAS, dict),
-            metadata=metadata,
+            metadata={**metadata, "id": name} if is_titled else metadata,
         )
 
     def queries(self) -> list[PublishedQuery]:

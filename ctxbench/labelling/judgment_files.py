@@ -32,7 +32,7 @@ import numpy as np
 
 from ctxbench.catalogs.instructions import rule_files
 from ctxbench.catalogs.snapshots import SnapshotPart
-from ctxbench.catalogs.tool_lists import OTHER_NAMES, is_tool_list, read_tool_list
+from ctxbench.catalogs.tool_lists import OTHER_NAMES, is_tool_list, read_tool_list, value_at
 from ctxbench.datasets.dataset import SPLITS, TREC, Dataset, select_queries, split_of
 from ctxbench.datasets.layout import CARD
 from ctxbench.datasets.queries import DatasetQuery, Label, group_labels, group_pairs, minimal_groups, read_query
@@ -226,7 +226,8 @@ class Assembly:
         names = ("id", "text", "expected")[: 2 + (role == "groups")]
         read = {column for name in names for column in field_columns(role, name, tuple(row.data))[:1]}
         read |= {name.partition(".")[0] for name in self.names.values()}
-        tags = row.data.get("tags")
+        tags = value_at(row.data, self.names.get("tags", "tags"))
+        tags = [tags] if isinstance(tags, str) and "tags" in self.names else tags
         if isinstance(tags, list) and all(isinstance(tag, str) for tag in tags):
             read.add("tags")
         ignored = [name for name, value in row.data.items() if name not in read and value not in (None, "", {}, [])]
@@ -379,8 +380,8 @@ def answers_of_run(
 ) -> tuple[list[dict[str, Any]], dict[str, list[str]]]:
     """Convert a run into answers for `ctxbench score`: the first `keep` documents are offered, all are the ranking.
 
-    Documents are found by item id, or by published id (the name of an item). Tied scores are lowered (see `falling`),
-    since readers of answers order ties as the catalog does, and a run as trec_eval does.
+    Documents are found by item id, or by published id (the name of an item, or its `metadata.id`). Tied scores are
+    lowered (see `falling`), since readers of answers order ties as the catalog does, and a run as trec_eval does.
 
     Args:
         run: from `read_run`.
@@ -398,9 +399,12 @@ def answers_of_run(
     item_ids = {name: dataset.catalog.ids[position] for name, position in dataset.catalog.named.items()}
     queries = {query.id: run.get(query.id, ()) for query in dataset.queries}
     documents = list(dict.fromkeys(document for pairs in run.values() for document, _ in pairs))
-    for names, noun, expected in ((list(run), "queries", queries), (documents, "ranked documents", item_ids)):
+    for names, noun, expected, ids in (
+        (list(run), "queries", queries, list(queries)),
+        (documents, "ranked documents", item_ids, dataset.catalog.ids),
+    ):
         if not any(name in expected for name in names):
-            raise ParameterError(none_found(names, f"{noun} of the run", f"the dataset {dataset.name}", list(expected)))
+            raise ParameterError(none_found(names, f"{noun} of the run", f"the dataset {dataset.name}", ids))
     ranked = {
         query: [(item_ids[document], score) for document, score in pairs if document in item_ids]
         for query, pairs in queries.items()
@@ -479,8 +483,8 @@ def export_dataset(
         folder: a new or empty folder, or an earlier export, which is replaced.
         form: `beir` or `trec`.
         plain: write only data of the format.
-        run: with `trec`, the folder of a finished run on this dataset; the ranking of each selector is written to
-            depth 100, without the session. Of a run over a split or a sample, its queries alone are written.
+        run: with `trec`, the folder of a finished run on this dataset; the whole ranking of each selector is
+            written, without the session. Of a run over a split or a sample, its queries alone are written.
         split: only the queries of this split; empty = of all.
 
     Raises:

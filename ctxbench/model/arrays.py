@@ -405,9 +405,6 @@ class Masks:
         return replace(self, shared=[mask & items for mask in self.shared])
 
 
-DEPTH = 100  # how far down a ranking is read
-
-
 class Grade(IntEnum):
     """How much a query needs an item. An item without a label is another state than irrelevant."""
 
@@ -514,7 +511,7 @@ class Rankings:
     Attributes:
         start: shape (n_queries + 1,).
         item: catalog position, shape (n_rows,); at most once in a query. Items held by the session are passed
-            over, and rows past `DEPTH` of the others are not read.
+            over.
         given: shape (n_queries,), False where the selector returned no ranking: its ranking metrics are NaN. An
             empty ranking that was given scores 0. None = all given.
         enough: as in `OfferedItems`.

@@ -490,9 +490,12 @@ class Catalog(Sequence[Item]):
 
     @cached_property
     def named(self) -> Mapping[str, int]:
-        """The position of each item by its id, and by its name where no other item has that."""
+        """The position of each item by its id, and by its name and `metadata.id` where no other item has that."""
         names = Counter(item.name for item in self)
         unique = {item.name: position for position, item in enumerate(self) if names[item.name] == 1}
+        published = [str(item.metadata.get("id") or "") for item in self]  # of items that an import named by title
+        n_published = Counter(name for name in published if name and name not in names)
+        unique |= {name: position for position, name in enumerate(published) if n_published[name] == 1}
         return unique | {item_id: position for position, item_id in enumerate(self.ids)}
 
     def position(self, key: ItemKey | str) -> int:

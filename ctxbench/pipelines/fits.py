@@ -11,7 +11,7 @@ import copy
 import hashlib
 import json
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -21,6 +21,7 @@ from ctxbench.io.documents import dump_json, parse_json
 from ctxbench.io.errors import Fault, InputError, Message, ParameterError, StorageError
 from ctxbench.io.files import exclusive, read_bytes, write_atomic
 from ctxbench.model.items import Catalog
+from ctxbench.model.registry import StoredPipeline
 from ctxbench.model.resources import Resources
 from ctxbench.model.strategies import PerType, Step, Strategy
 from ctxbench.pipelines.pipeline import Pipeline
@@ -154,6 +155,25 @@ def open_calibrations(name: str) -> Calibrations:
         StorageError, InputError: as of `read_calibrations`.
     """
     return _shipped() if name == SHIPPED else read_calibrations(Path(name))
+
+
+def may_have_seen(description: Mapping[str, Any], datasets: Collection[str]) -> bool:
+    """Whether a step of a described pipeline uses a fit that may have been made from labels of these datasets.
+
+    What comes with ctxbench was fitted on datasets that it names, and on none of the user's; of another file of fits
+    nothing is known.
+    """
+    files = files_of_fits(description)
+    if files != {SHIPPED}:
+        return bool(files)
+    fitted = {name for fit in open_calibrations(SHIPPED).fits for name in fit.dataset.split(" + ")}
+    return any(name == source or name.startswith(f"{source}-") for name in datasets for source in fitted)
+
+
+def files_of_fits(description: Mapping[str, Any]) -> set[Any]:
+    """The files of fits that the steps of a described pipeline use."""
+    pipeline = StoredPipeline.of(description)
+    return {step.values.get("calibration") for step in (pipeline.steps() if pipeline else ())} - {None, ""}
 
 
 class FittedStep(Strategy):

@@ -21,7 +21,7 @@ from ctxbench.evaluation.statistics import Comparison, Estimate
 from ctxbench.io.errors import UserError, count, first_few
 from ctxbench.model import registry
 from ctxbench.model.registry import AnyStored, StoredAnalyses, StoredDomains, StoredMerge, StoredPipeline, StoredRefine
-from ctxbench.pipelines.fits import SHIPPED, open_calibrations
+from ctxbench.pipelines.fits import may_have_seen
 from ctxbench.report import document
 from ctxbench.selectors.selector import value_text
 
@@ -43,7 +43,7 @@ def stages_of(description: Mapping[str, Any]) -> dict[str, Stage]:
 
 
 def stage_text(stage: Stage) -> str:
-    """Steps as one writes them, without the parameters that have their default."""
+    """Steps as one writes them, without parameters that have their default; with the hash of a file that one reads."""
     if stage is None:
         return str(None)
     if isinstance(stage, tuple):
@@ -57,7 +57,9 @@ def stage_text(stage: Stage) -> str:
     if isinstance(stage, StoredDomains):
         return "; ".join(f"{','.join(types)}: {stage_text(steps)}" for types, steps in stage.domains)
     usual = _defaults(stage.kind, stage.name)
-    return _written(stage.name, {k: value for k, value in stage.values.items() if k not in usual or usual[k] != value})
+    values = {k: value for k, value in stage.values.items() if k not in usual or usual[k] != value}
+    digest = stage.about.get("content")
+    return _written(stage.name, {**values, "sha256": str(digest)[:16]} if digest else values)
 
 
 def _written(name: str, values: Mapping[str, Any]) -> str:
@@ -90,25 +92,6 @@ def _defaults(kind: str, name: str) -> dict[str, Any]:
     with suppress(UserError):  # one that needs a value cannot be made without
         defaults |= registry.parameters(registry.build(kind, name, {}))
     return {key: list(value) if isinstance(value, tuple) else value for key, value in defaults.items()}
-
-
-def may_have_seen(description: Mapping[str, Any], datasets: Collection[str]) -> bool:
-    """Whether a step of a described pipeline uses a fit that may have been made from labels of these datasets.
-
-    What comes with ctxbench was fitted on datasets that it names, and on none of the user's; of another file of fits
-    nothing is known.
-    """
-    files = files_of_fits(description)
-    if files != {SHIPPED}:
-        return bool(files)
-    fitted = {name for fit in open_calibrations(SHIPPED).fits for name in fit.dataset.split(" + ")}
-    return any(name == source or name.startswith(f"{source}-") for name in datasets for source in fitted)
-
-
-def files_of_fits(description: Mapping[str, Any]) -> set[Any]:
-    """The files of fits that the steps of a described pipeline use."""
-    pipeline = StoredPipeline.of(description)
-    return {step.values.get("calibration") for step in (pipeline.steps() if pipeline else ())} - {None, ""}
 
 
 _WORDS = {
@@ -363,8 +346,7 @@ def about_selector(manifest: Mapping[str, Any], name: str) -> tuple[str, str]:
     described = manifest["selectors"].get(name, {})
     description = described.get("description", {})
     about = str(described.get("about", "")).rstrip(".") or pipeline_text(description) or _own_selector(description)
-    ran = {name for key, entry in manifest.get("datasets", {}).items() for name in (key, str(entry.get("name", key)))}
-    if manifest["experiment"].get("split") != "test" and may_have_seen(description, ran):
+    if _scored_on_seen(manifest, name):
         about = f"{about}; {SEEN}"
     arguments = description.get("values", {}) if "callable" in description else {}  # bound to a function
     values = ", ".join(
@@ -376,6 +358,13 @@ def about_selector(manifest: Mapping[str, Any], name: str) -> tuple[str, str]:
     recalls = (described.get("index_recall") or {}).items()
     notes = (f"{dataset}: {note_text('index_recall', recall)}" for dataset, recall in recalls)
     return "; ".join(filter(None, [about, *notes])), values
+
+
+def _scored_on_seen(manifest: Mapping[str, Any], name: str) -> bool:
+    """Whether a selector was asked queries whose labels it may have been fitted on."""
+    ran = {name for key, entry in manifest.get("datasets", {}).items() for name in (key, str(entry.get("name", key)))}
+    description = manifest["selectors"].get(name, {}).get("description", {})
+    return manifest["experiment"].get("split") != "test" and may_have_seen(description, ran)
 
 
 def _own_selector(description: Mapping[str, Any]) -> str:
@@ -471,7 +460,7 @@ def table_notes(summary: RunSummary, dataset: DatasetSummary, columns: Sequence[
         *_methods(figures),
         *([loose] if _any_loose(dataset, figures) else []),
         *_comparison_note(dataset),
-        *judged_note(summary.manifest),
+        *label_notes(summary.manifest),
         *_counted_queries(summary, dataset),
         *_worst_scopes(dataset),
         *_forbidden(dataset),
@@ -483,6 +472,12 @@ def table_notes(summary: RunSummary, dataset: DatasetSummary, columns: Sequence[
             if selector.notes
         ),
     )
+
+
+def label_notes(manifest: Mapping[str, Any]) -> list[str]:
+    """How labels are judged, if not as usual, and the selectors that may have been fitted on some of them."""
+    seen = [name for name in manifest["selectors"] if _scored_on_seen(manifest, name)]
+    return [*judged_note(manifest), *([f"{', '.join(map(document.named, seen))}: {SEEN}."] if seen else [])]
 
 
 def judged_note(manifest: Mapping[str, Any]) -> list[str]:
@@ -564,9 +559,7 @@ def _methods(figures: Sequence[tuple[Column, Estimate]]) -> list[str]:
     if not (texts := [f"{method} for {document.listed(list(titles))}" for method, titles in methods.items()]):
         return []
     level = document.listed(sorted(levels))
-    text = (
-        f"Each value is followed by its {level} interval: where the mean over many more such queries most likely lies."
-    )
+    text = f"Intervals behind values are of {level}: where the mean over many more such queries most likely lies."
     return [f"{text} (Methods: {'; '.join(texts)}.)"]
 
 

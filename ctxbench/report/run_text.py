@@ -41,6 +41,7 @@ from ctxbench.report.run_tables import (
     failure_notes,
     glance,
     judged_note,
+    label_notes,
     note_text,
     run_answer,
     selector_titles,
@@ -589,7 +590,7 @@ def figure_table(
         rows={title: tuple(figures) for title, figures in rows.items()},
         notes=(
             *_figure_notes(rows, comparisons, titles[base], [str(metric) for metric in metrics]),
-            *judged_note(summary.manifest),
+            *label_notes(summary.manifest),
             *size_notes(summary, [str(metric) for metric in metrics]),
             *(note for dataset in with_titles(summary).datasets for note in failure_notes(dataset)),
         ),

@@ -19,11 +19,10 @@ import numpy as np
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.evaluation.comparisons import grouped_compare
 from ctxbench.evaluation.metric_kernels import NEVER, Joined
-from ctxbench.evaluation.metrics import Metric, mean, parse_metric
+from ctxbench.evaluation.metrics import MOST_RANKS, WHOLE, Metric, mean, parse_metric
 from ctxbench.evaluation.statistics import Comparison
 from ctxbench.io.errors import ParameterError
 from ctxbench.model.arrays import (
-    DEPTH,
     BoolArray,
     Evidence,
     FloatArray,
@@ -70,7 +69,7 @@ def parse_objective(text: str) -> Metric:
         UnknownNameError, ParameterError: as of `parse_metric`.
     """
     match = _WITHIN.fullmatch(text.strip())
-    return WithinTokens(match[1], DEPTH, token_count=int(match[2])) if match else parse_metric(text)
+    return WithinTokens(match[1], MOST_RANKS, token_count=int(match[2])) if match else parse_metric(text)
 
 
 def check_objective(metric: Metric) -> None:
@@ -259,7 +258,7 @@ class LineSearch:
         check_objective(metric)
         self._metric, self._labels, self.spread = metric, cases.joined(), _spread(cases)
         self._limit = metric.token_count if isinstance(metric, WithinTokens) else 0
-        self._depth, all_queries, none = metric.k or DEPTH, np.arange(self._labels.n), np.empty(0, dtype=np.int64)
+        self._depth, all_queries, none = metric.k or WHOLE, np.arange(self._labels.n), np.empty(0, dtype=np.int64)
         self.applies = ~np.isnan(self._values(all_queries, none, none, none))
         if queries is not None:
             self.applies &= queries
@@ -309,7 +308,8 @@ class LineSearch:
         high = MOST * (strongest or 1.0) / self.spread[column]
         above, within = self._own.copy(), []
         for block in self._blocks:
-            depth = block.size.shape[1] if self._limit else self._depth  # within tokens any number of items may count
+            width = block.size.shape[1]
+            depth = width if self._limit else min(self._depth, width)  # within tokens any number of items may count
             at, size = block.crossings(column, weights, depth)
             is_start = np.arange(2 * depth) < depth
             above[block.required] += np.where(np.where(is_start, at <= -high, at > -high), size, 0).sum(axis=1)

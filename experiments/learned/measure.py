@@ -27,6 +27,7 @@ from ctxbench.evaluation.comparisons import Curve, at_equal_tokens
 from ctxbench.evaluation.statistics import Comparison, compare
 from ctxbench.model.arrays import BoolArray
 from ctxbench.pipelines.features import Logistic
+from ctxbench.pipelines.fits import SHIPPED, open_calibrations
 from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.selectors.definitions import definition
 from ctxbench.tuning.preset_files import Prices
@@ -218,12 +219,24 @@ def page(tables: Tables) -> Page:
             of completeness above them.""",
             _labels_note(tables["labels"]),
             _budgets_note(tables["budgets"]),
+            "## What it was fitted on",
+            _fit_note(),
         ),
         made="""`make learned`: test splits, at most 500 queries of each dataset, o200k tokens. Each dataset is ranked
         by a fit without its family: the three of BFCL, the two of MetaTool and of LoCoMo are left out together;
         workbench, freight, skills and diary are by one author, each left out alone. Features, the cut and presets
         were chosen on tuning splits; the test splits were looked at on the way.""",
     )
+
+
+def _fit_note() -> str:
+    """The datasets and the features of the fit that ships, and which figures of these datasets may be reported."""
+    (fit,) = open_calibrations(SHIPPED).fits
+    features = ", ".join(f"`{name}`" for name in fit.values["columns"])
+    return f"""{fit.queries:,} requests of the split `{fit.split}` of {len(fit.values["datasets"])} datasets:
+        {", ".join(fit.values["datasets"])}. Features: {features}. Of these datasets, and of those made from them,
+        report figures of `split: test` only, and say that the test splits were looked at on the way; below other tables
+        a note says that `learned` was fitted on their labels. On other datasets it was not fitted."""
 
 
 def _kind_row(kind: str, rows: pd.DataFrame, presets: pd.DataFrame) -> dict[str, str]:

@@ -26,7 +26,7 @@ from ctxbench.evaluation.inputs import Prepared, open_experiment
 from ctxbench.evaluation.statistics import correct
 from ctxbench.model.requests import Batch
 from ctxbench.model.selection import stacked
-from ctxbench.report.run_tables import files_of_fits
+from ctxbench.pipelines.fits import files_of_fits
 from ctxbench.search.resources import local_resources
 from ctxbench.selectors.selector import PipelineSelector
 from ctxbench.tuning.tuner import first_items_curve

@@ -122,6 +122,12 @@ def test_one_name_of_two_items_is_told_apart_by_the_id():
     ]
 
 
+def test_of_a_file_of_qrels_it_is_said_how_to_read_it(tmp_path):
+    (path := tmp_path / "qrels.trec").write_text("q1 0 area 1\n")
+    with pytest.raises(ParameterError, match=r"qrels\.trec, line 1 must be .* `pd\.read_csv\(FILE"):
+        ctxbench.dataset([{"name": "area"}], [{"query": "q1", "text": "area"}], path)
+
+
 @pytest.mark.parametrize("rows", [{"name": "area"}, 3, ["area"]])
 def test_what_is_no_table_is_refused(rows):
     with pytest.raises(ParameterError, match="must be a"):
@@ -413,3 +419,14 @@ def test_a_missing_score_among_scores_is_a_fault():
     with pytest.raises(InputError, match="row 1"):
         ctxbench.dataset(items, queries, labels)
     assert len(ctxbench.dataset(items, queries, labels.dropna()).labels) == 1
+
+
+def test_queries_without_a_required_item_are_counted_in_a_warning(caplog):
+    items, queries = [{"name": "area"}], [{"query": f"q{n}", "text": "area"} for n in range(3)]
+    ctxbench.dataset(items, queries, [{"query": "q0", "item": "area"}])
+    (warning,) = (record.msg for record in caplog.records)
+    assert (warning.code, warning.values["n"], warning.values["queries"]) == ("CTX8593", 2, ["q1", "q2"])
+    caplog.clear()
+    ctxbench.dataset(items, queries, [])  # it is to be labelled
+    ctxbench.dataset(items, [{**row, "needs": "nothing"} for row in queries[1:]], [])
+    assert not caplog.records

@@ -693,3 +693,9 @@ def test_tokens_are_counted_of_the_items_that_are_offered(monkeypatch):
         zip(texts, O200kCounter().count([*texts], [item.prompt_text for item in ds.dataset.catalog]), strict=True)
     )
     assert res.to_frame()["tokens"].tolist() == [(whole["refund"] + whole["cancel"]) / 2, whole["refund"]]
+
+
+def test_below_a_table_stands_which_selectors_were_fitted_on_its_labels():
+    for split, expected in (("tuning", True), ("", True), ("test", False)):
+        res = ctxbench.evaluate(ROOT / "datasets" / "freight", {"ours": "learned/normal"}, split=split, sample=20)
+        assert ("ours: fitted on labels" in repr(res)) is ("ours: fitted on labels" in res._repr_html_()) is expected

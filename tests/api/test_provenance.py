@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import platform
 import re
@@ -77,6 +78,13 @@ def test_a_function_is_identified_by_its_file_and_the_values_that_are_bound_to_i
     assert bound[1] == bound[2].replace("n 2", "n 1") != bound[2]
     assert re.search(":first_items, sha256 [0-9a-f]{16}", bound[2])
     assert items == {1: 1, 2: 2}
+
+
+def test_a_run_of_another_program_is_identified_by_the_hash_of_its_file(tmp_path):
+    data = ctxbench.load(SMOKE)
+    (path := tmp_path / "their.run").write_text(f"{data.queries['query'][0]} Q0 {data.items['id'][0]} 1 2.5 x\n")
+    results = ctxbench.evaluate(data, {"theirs": ctxbench.answers(path)}, metrics=["RR"], **CHEAP)
+    assert f"sha256 {hashlib.sha256(path.read_bytes()).hexdigest()[:16]})" in results.provenance["selectors"]["theirs"]
 
 
 def test_a_run_whose_times_are_lost_has_the_rest(res):

@@ -509,6 +509,16 @@ def test_a_run_of_other_queries_is_a_fault():
     assert some.to_run("theirs")["query_id"].tolist() == ["q01"]
 
 
+def test_queries_of_a_run_that_no_dataset_has_are_counted_in_a_warning(caplog):
+    data = graded()
+    ranking = {query: {"t1": 1.0} for query in data.queries["query"]}
+    ctxbench.evaluate(data, {"theirs": ctxbench.answers(ranking)}, split="test", **CHEAP)
+    assert caplog.records == []  # those of other splits are queries of the dataset
+    ctxbench.evaluate(data, {"theirs": ctxbench.answers({**ranking, "zz": {"t1": 1.0}})}, split="test", **CHEAP)
+    (warning,) = (record.msg for record in caplog.records)
+    assert (warning.code, warning.values["n"], warning.values["queries"]) == ("CTX5064", 1, ["zz"])
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [

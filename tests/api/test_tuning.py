@@ -123,6 +123,12 @@ def test_it_shows_itself_as_advice_and_a_table(tuned, tmp_path):
     assert tuned.report(tmp_path / "report").read_text("utf-8").lstrip().startswith("<!doctype html>")
 
 
+def test_the_advice_says_where_its_figures_are_of_the_requests_that_chose(tuned):
+    assert "were chosen on" not in tuned.advice
+    every = ctxbench.tune(WORKBENCH, "bm25", **{**FEWER, "labels": "all", "sample": 200}, **CHEAP)
+    assert "were chosen on" in every.advice.splitlines()[-1]
+
+
 def test_of_several_datasets_one_is_taken():
     found = ctxbench.tune([SMOKE, WORKBENCH], "bm25", minimise="tokens", completeness="0.9 of base", sample=20, **CHEAP)
     with pytest.raises(ParameterError, match=r"several datasets \(smoke, workbench\); take one, as in tuned.on"):

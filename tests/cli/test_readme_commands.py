@@ -59,6 +59,7 @@ HOW = {
     "ctxbench check gate.yaml": AS_WRITTEN,
     "ctxbench check RUN_A RUN_B": "check runs/experiment-part runs/experiment-part",
     "ctxbench report --history gate.yaml": AS_WRITTEN,  # over a commit of the baseline, see `commit`
+    "ctxbench data fetch bfcl": AS_WRITTEN,  # nothing is fetched where its wheel is installed, else see ENDS
     "ctxbench data from-git REPO": "data from-git nowhere",
     "ctxbench data export DATASET --format trec --out FOLDER --run runs/mine": (
         "data export bfcl-simple --format trec --out trec --run runs/experiment-part"
@@ -111,7 +112,6 @@ HOW = {
     "make reports": DRY,
     "make bench": DRY,
     'pip install "./ctxbench[mcp]"': PINNED,
-    "ctxbench data fetch bfcl": AS_WRITTEN,  # nothing is fetched where its wheel is installed, else see ENDS
     'uvx --from "./ctxbench[mcp]" ctxbench init': PINNED,  # `.ci/package` runs it
     'pipx run --spec "./ctxbench[mcp]" ctxbench init': PINNED,
     "make chart": DRY,

@@ -408,10 +408,9 @@ def test_a_fault_of_a_tuned_preset_is_one_with_its_line(entry, message, given):
 def test_all_that_is_wrong_with_a_presets_file_is_told_with_its_own_lines(given):
     path = tuned(given)
     path.write_text(path.read_text().replace("contextTopN: 9", "contextTopN: 99").replace("topN: 4", "topN: [4]"))
-    ((line, message),) = selector_faults(given, "{presets: tuned/desk.yaml, preset: small}")
-    assert line == 3
-    assert message.startswith("2 faults\n")
-    assert len(re.findall(r"desk\.yaml, line \d+\)", message)) == 2
+    found = selector_faults(given, "{presets: tuned/desk.yaml, preset: small}")
+    assert [line for line, _ in found] == [3, 3]
+    assert all(re.search(r"desk\.yaml, line \d+\)$", message) for _, message in found)
 
 
 def test_a_faulty_presets_file_is_not_missed_a_second_time(given):
@@ -598,6 +597,14 @@ def test_a_faulty_selector_is_one_fault_with_its_line(entry, message, given):
     ((line, found),) = selector_faults(given, "everything", entry)
     assert line == 4
     assert message in found
+
+
+def test_faults_of_a_file_of_answers_are_a_fault_each(given):
+    (given / "run.txt").write_text('q1 Q0 a 1 2.5 x\n{"items": []}\n', "utf-8")
+    found = selector_faults(given, "everything", "{answers: run.txt}")
+    assert [line for line, _ in found] == [4, 4]
+    assert "--as run" in found[0][1]
+    assert [text.splitlines() for _, text in found] == [[text] for _, text in found]
 
 
 def test_of_several_ways_in_only_the_ways_are_listed(given):

@@ -24,7 +24,7 @@ from ctxbench.evaluation.metrics import METRICS, Metric, evaluate, parse_metric,
 from ctxbench.evaluation.run_folder import RunFolder
 from ctxbench.evaluation.runner import run
 from ctxbench.io.errors import InputError, ParameterError
-from ctxbench.model.arrays import DEPTH, Evidence, Judgments, OfferedItems, Rankings
+from ctxbench.model.arrays import Evidence, Judgments, OfferedItems, Rankings
 from ctxbench.model.items import Catalog, Item
 from ctxbench.model.requests import Request
 from ctxbench.report.run_tables import column_words
@@ -146,7 +146,7 @@ def test_each_query_equals_ir_measures_on_collapsed_qrels(seed):
             group = f"g{group_of[item]}"
             grade_of[group] = max(grade_of.get(group, 0), grade)
         first = dict.fromkeys(f"g{group_of[item]}" for item in items)
-        scores[f"q{number}"] = {group: -float(rank) for rank, group in enumerate(list(first)[:DEPTH])}
+        scores[f"q{number}"] = {group: -float(rank) for rank, group in enumerate(first)}
     names = ("nDCG@1", "nDCG@10", "nDCG", "R@1", "R@5", "R@10", "P@5", "RR", "RR@3", "AP", "AP@5", "Success@5")
     metrics = parse_metrics([f"session:{name}" for name in names])
     theirs = {ir_measures.parse_measure(metric.ir_measures): metric for metric in metrics}

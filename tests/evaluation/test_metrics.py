@@ -10,6 +10,7 @@ import pytest
 from ctxbench.evaluation.metrics import (
     ALIASES,
     METRICS,
+    MOST_RANKS,
     GroupMean,
     Mean,
     Metric,
@@ -25,7 +26,7 @@ from ctxbench.evaluation.metrics import (
 )
 from ctxbench.io.errors import InputError, Message, ParameterError, UnknownNameError
 from ctxbench.model import registry
-from ctxbench.model.arrays import DEPTH, SESSION, Evidence, Judgments, Kinship, OfferedItems, Rankings, Via, name_stem
+from ctxbench.model.arrays import SESSION, Evidence, Judgments, Kinship, OfferedItems, Rankings, Via, name_stem
 
 NAN = math.nan
 ALL = tuple(Metric(name, 5 if declared.cutoff == "required" else 0) for name, declared in METRICS.items())
@@ -269,14 +270,15 @@ def test_an_alternative_of_an_item_in_the_session_is_no_longer_looked_for():
     assert values("P@1", evidence) == [1]  # graded by item: it is relevant all the same
 
 
-def test_a_ranking_is_read_to_depth_100_after_the_session_s_items():
-    far = [*range(1, DEPTH + 1), 0]
+def test_a_ranking_is_read_whole_after_the_session_s_items():
+    far = [*range(1, 1500), 0]
     evidence = Evidence(
         judgments=judgments([(0, 2, 0)], [(0, 2, 0)]),
         offered=offered([], [(7, 0)]),
         rankings=rankings(far, far),
     )
-    assert values("RR", evidence) == [0, 1 / DEPTH]
+    assert values("RR", evidence) == [1 / 1500, 1 / 1499]
+    assert values("RR@1000", evidence) == [0, 0]
 
 
 def test_completeness_at_k_is_completeness_of_the_first_k():
@@ -351,7 +353,7 @@ def test_ranking_metrics_equal_ir_measures(seed):
     metrics = parse_metrics(ORACLE)
     theirs = {ir_measures.parse_measure(metric.ir_measures): metric for metric in metrics}
     qrels = {f"q{i}": {f"d{item}": grade for item, grade, _ in row} for i, row in enumerate(labels)}
-    run = {f"q{i}": {f"d{item}": float(-rank) for rank, item in enumerate(row[:DEPTH])} for i, row in enumerate(ranked)}
+    run = {f"q{i}": {f"d{item}": float(-rank) for rank, item in enumerate(row)} for i, row in enumerate(ranked)}
     expected = {metric: np.zeros(len(labels)) for metric in metrics}
     for result in ir_measures.iter_calc(list(theirs), qrels, run):
         expected[theirs[result.measure]][int(result.query_id[1:])] = result.value
@@ -383,7 +385,7 @@ def test_labels_judged_as_trec_eval_does_give_its_values_for_every_query(seed):
     free = [
         [item for item in row if (item, SESSION) not in session] for row, session in zip(ranked, sessions, strict=True)
     ]
-    run = {f"q{i}": {f"d{item}": float(-rank) for rank, item in enumerate(row[:DEPTH])} for i, row in enumerate(free)}
+    run = {f"q{i}": {f"d{item}": float(-rank) for rank, item in enumerate(row)} for i, row in enumerate(free)}
     theirs = {ir_measures.parse_measure(str(metric)): metric for metric in metrics}
     expected = {metric: np.full(len(labels), NAN) for metric in metrics}
     for result in ir_measures.iter_calc(list(theirs), qrels, run):
@@ -595,7 +597,7 @@ def test_worst_group_follows_the_metric_s_direction_and_prefers_the_larger_of_eq
 def test_what_is_printed_parses_back():
     for metric in ALL:
         assert parse_metric(str(metric)) == metric
-    for k in (1, 10, DEPTH):
+    for k in (1, 10, MOST_RANKS):
         for name, declared in METRICS.items():
             if declared.cutoff != "none":
                 assert parse_metric(str(Metric(name, k))) == Metric(name, k)
@@ -636,8 +638,8 @@ def test_names_in_ir_measures_parse_there():
         ("P5", UnknownNameError, "did you mean 'P@5'?"),
         ("ndcg_cut_10", UnknownNameError, "did you mean 'nDCG@10'?"),
         (METRICS["R"], ParameterError, "named by a text"),
-        ("R@0", ParameterError, "the cutoff of metric 'R' must be 1 to 100, got 0"),
-        ("R@101", ParameterError, "the cutoff of metric 'R' must be 1 to 100, got 101"),
+        ("R@0", ParameterError, "the cutoff of 'R' must be 1 to 1000, got 0"),
+        ("R@1001", ParameterError, "the cutoff of 'R' must be 1 to 1000, got 1001"),
     ],
 )
 def test_a_text_that_is_no_metric_is_refused(text, error, message):

@@ -291,6 +291,7 @@ def test_estimates_and_comparisons_do_not_depend_on_order(scale):
         ([0.5], "yes/no", "values on the scale 'yes/no' must be 0 or 1, got 0.5"),
         ([1.1], "share", "values on the scale 'share' must be 0 to 1, got 1.1"),
         ([-1], "amount", "values on the scale 'amount' must be at least 0, got -1.0"),
+        ([0.5], "percent", "scale must be one of yes/no, share, amount, got 'percent'"),
         ([math.inf], "amount", "must be at least 0, got inf"),
     ],
 )
@@ -650,6 +651,9 @@ def test_what_is_not_told_apart_never_needs_as_few_as_were_asked(scale, family):
 def test_faulty_pairs_are_refused(base, other, message):
     with pytest.raises(ParameterError, match=message):
         compare(base, other, scale="yes/no")
+
+    with pytest.raises(ParameterError, match="scale must be one of yes/no, share, amount, got 'foo'"):
+        compare([0.5], [1.0], scale="foo")
 
 
 def test_differences_outside_their_scale_are_refused():

@@ -149,7 +149,7 @@ def test_the_counter_n_and_methods_are_named(summary: RunSummary) -> None:
     text = " ".join(printed(summary).split())
     assert "counted by o200k_base." in text
     assert "n: how many queries, 400." in text
-    assert "its 95% interval: where the mean" in text
+    assert "of 95%: where the mean" in text
     assert "(Methods: Wilson for complete; t for prompt tokens.)" in text
     assert "p: how often chance alone would give such a difference; up to 0.05 counts." in text
     assert "Holm's correction for 2 comparisons.)" in text

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ctxbench.pipelines.fits import files_of_fits, may_have_seen
 from ctxbench.pipelines.pipeline import Pipeline
-from ctxbench.report.run_tables import SEEN, about_selector, files_of_fits, may_have_seen, pipeline_text
+from ctxbench.report.run_tables import SEEN, about_selector, label_notes, pipeline_text
 
 
 def described(spec):
@@ -56,5 +57,7 @@ def test_a_pipeline_of_the_experiment_is_said_by_its_steps_and_a_fit_by_where_it
     }
     assert about_selector(manifest, "own") == ("sentences, then bm25", "")
     assert about_selector(manifest, "fitted") == (f"Ours; {SEEN}", "n 3")
+    assert label_notes(manifest) == [f"fitted: {SEEN}."]
     manifest["experiment"]["split"] = "test"
     assert about_selector(manifest, "fitted") == ("Ours", "n 3")
+    assert label_notes(manifest) == []

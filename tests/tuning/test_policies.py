@@ -252,7 +252,7 @@ def test_what_is_wrong_with_a_selector_outside_is_said_where_it_stands(tmp_path)
         (["minimise: 4"], 4, "expected the name of a metric, got 4"),
         (["minimise: token"], 4, "unknown metric 'token'; did you mean 'tokens'"),
         (["maximise: nDCG@10"], 4, "nDCG@10 does not depend on the cut; expected one of compl"),
-        (["maximise: nDCG@0"], 4, "the cutoff of metric 'nDCG' must be 1 to 100, got 0"),
+        (["maximise: nDCG@0"], 4, "the cutoff of 'nDCG' must be 1 to 1000, got 0"),
         (["maximise: Comp"], 4, "metric 'Comp' needs a cutoff, as in 'Comp@5'"),
         (["minimise: tokens", "constraints: {}"], 5, "policies.p.constraints must be a list, got {}"),
         (["minimise: tokens", "constraints: [4]"], 5, "policies.p.constraints[0] must be a mapping, got 4"),

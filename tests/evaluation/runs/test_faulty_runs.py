@@ -36,7 +36,7 @@ def test_everything_wrong_is_reported_at_once_and_nothing_is_made(tmp_path, monk
     assert [line for line, _ in found] == [1, 1, 3, 4, 7, 8, 9, 10]
     for (_, message), part in zip(
         found,
-        ["did you mean 'bfcl-simple'", "/none", "did you mean 'completeness'", "must be 1 to 100, got 0",
+        ["did you mean 'bfcl-simple'", "/none", "did you mean 'completeness'", "must be 1 to 1000, got 0",
          "did you mean 'semantic'", "did you mean 'minilm'", "did you mean 'o200k'", "seed must be"],
         strict=True,
     ):  # fmt: skip

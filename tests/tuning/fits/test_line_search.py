@@ -122,7 +122,7 @@ class Reranked:
         return np.asarray(evaluate([metric], evidence)[metric])
 
     def within(self, start: IntArray, item: IntArray, limit: int) -> tuple[IntArray, IntArray]:
-        """Each ranking up to the last item that fits into the tokens, labelled ones first: metrics read 100 ranks."""
+        """Each ranking up to the last item that fits into the tokens, labelled ones first: metrics read 1000 ranks."""
         tokens = dict(zip(zip(self.cases.query, self.cases.item, strict=True), self.cases.tokens, strict=True))
         kept = []
         for query in range(len(start) - 1):
@@ -222,7 +222,7 @@ def test_two_hundred_weights_of_many_candidates(metric):
 
 def test_an_objective_within_tokens():
     metric = parse_objective(" Comp@500tokens ")
-    assert (str(metric), metric.name, metric.k) == ("Comp@500tokens", "Comp", 100)
+    assert (str(metric), metric.name, metric.k) == ("Comp@500tokens", "Comp", 1000)
     assert parse_objective("R@5") == parse_metric("R@5")
     for text in ("R@0tokens", "nDCG@500tokens", "R@tokens"):
         with pytest.raises(UserError):

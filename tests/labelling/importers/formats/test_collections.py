@@ -192,6 +192,14 @@ def test_unknown_fields_are_named_by_the_user(tmp_path):
     assert [item.name for item in items[0].items] == list(TEXTS)
 
 
+def test_tags_may_stand_in_any_field_of_a_query(tmp_path):
+    documents, labels = write(tmp_path / "a.jsonl", [{"_id": "d1", "text": "x"}]), tmp_path / "c.jsonl"
+    write(labels, rows("query-id corpus-id score", [("q1", "d1", 1)]))
+    queries = write(tmp_path / "b.jsonl", [{"_id": "q1", "text": "y", "metadata": {"domain": "shop"}}])
+    imported = import_collection([documents, queries, labels], kind="beir", names={"tags": "metadata.domain"})
+    assert [query.tags for query in imported.dataset.queries] == [("shop",)]
+
+
 @pytest.mark.parametrize(
     ("row", "name", "metadata"),
     [

@@ -127,6 +127,13 @@ def test_a_run_is_ordered_by_score_and_ties_as_trec_eval_does(tmp_path):
     assert found.value == pytest.approx(1 / 3)
 
 
+def test_scores_of_a_run_are_compared_as_32_bit_numbers(tmp_path):
+    (path := tmp_path / "a.run").write_text("q1 Q0 d1 1 10.00000002 t\nq1 Q0 d2 2 10.00000001 t\nq1 Q0 d3 3 -1e300 t\n")
+    assert read_run(path) == {"q1": [("d2", 10.00000001), ("d1", 10.00000002), ("d3", -1e300)]}
+    qrels, run = [ir_measures.Qrel("q1", "d1", 1)], ir_measures.read_trec_run(str(path))
+    assert ir_measures.calc_aggregate([ir_measures.RR], qrels, run) == {ir_measures.RR: 0.5}
+
+
 def test_a_faulty_run_is_refused(tmp_path):
     path = tmp_path / "a.run"
     path.write_text(RUN + "q3 Q0 d1 1 0.5\nq1 Q0 d1 4 0.1 t\nq3 Q0 d1 1 nan t\nq3 Q0 d1 1 x t\n")
@@ -223,3 +230,20 @@ def test_files_of_the_same_name_are_told_apart_in_the_card(files):
     qrels = {split: root / split / "qrels.txt" for split in ("dev", "test")}
     found = imported(root, qrels).dataset.about["source"]["sha256"]
     assert set(found) == {"corpus.jsonl", "queries.tsv", "dev/qrels.txt", "test/qrels.txt"}
+
+
+def test_ids_of_a_collection_whose_tools_are_named_by_title_still_name_them(files, tmp_path):
+    """Runs, answers and labels of other programs have the published ids."""
+    corpus = '{"id": "d1", "title": "area", "text": "x"}\n{"id": "d2", "title": "root", "text": "y"}\n'
+    root = files(**{"corpus.jsonl": corpus, "a.run": "1 Q0 d2 1 2.5 t\n1 Q0 d1 2 0.5 t\n"})
+    data = imported(root, settings=ImportSettings(type="tool")).dataset
+    assert data.catalog.ids == ("tool:area", "tool:root")
+    answers, _ = answers_of_run(read_run(root / "a.run"), data, keep=1)
+    assert answers[0] == {"query": "1", "items": [{"id": "tool:root", "score": 2.5}], "ranking": answers[0]["ranking"]}
+    labels = [{"query": "1", "item": "d1"}]
+    named = ctxbench.dataset(data.catalog, [{"query": "1", "text": "one"}], labels)
+    results = ctxbench.evaluate(named, {"run": ctxbench.answers(root / "a.run")}, metrics=["RR"], counter="chars/4")
+    assert results.to_run("run")["doc_id"].tolist() == ["tool:root", "tool:area"]
+    assert results.to_frame()["RR"].tolist() == [0.5]
+    with pytest.raises(ParameterError, match="has 'tool:area' and 'tool:root'"):
+        answers_of_run({"1": [("d9", 1.0)]}, data, keep=1)
