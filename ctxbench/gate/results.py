@@ -217,6 +217,39 @@ class TokenChange:
         return (self.head - self.base) * len(self.queries)
 
 
+class ItemChangeKind(StrEnum):
+    """What became of an item of the baseline."""
+
+    GONE = "gone"
+    NOT_ALWAYS = "not always"  # another include mode
+    EDITED = "edited"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemChange:
+    """A change of the catalog that no label judges: of an always-on item, or the removal of one that none requires.
+
+    Attributes:
+        item: id at the base.
+        kind: what became of it.
+        always: whether it was always-on: every request got it.
+        base, head: its prompt tokens; 0 where it is gone.
+        text: a `Message`, such as `rule:AGENTS.md (105 tokens): no longer in the catalog; no label requires it`.
+    """
+
+    item: str
+    kind: ItemChangeKind
+    always: bool
+    base: int
+    head: int
+    text: str
+
+    @property
+    def lost(self) -> bool:
+        """Whether an always-on item is always-on no more; then no verdict is `same` or `better`."""
+        return self.always and self.kind is not ItemChangeKind.EDITED
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CauseGroup:
     """All changes of one cause, over all queries.
@@ -328,6 +361,8 @@ class SelectorCheck:
         pins: that do not hold.
         unmet: requirements that no item can meet any more; empty if that was allowed.
         token_changes: items with changed token counts, those that add most tokens first.
+        item_changes: always-on items that are gone, no longer always-on or edited, and other removed items that no
+            label requires; in the order of the base.
         deterministic: whether it is known to repeat its answers: losses are then facts.
         lost, gained: required items over all queries compared but those that are nondeterministic.
         n_with_requirements: how many of the queries compared need something.
@@ -356,6 +391,7 @@ class SelectorCheck:
     pins: tuple[PinFailure, ...] = ()
     unmet: tuple[UnmetRequirement, ...] = ()
     token_changes: tuple[TokenChange, ...] = ()
+    item_changes: tuple[ItemChange, ...] = ()
     deterministic: bool = False
     lost: int = 0
     gained: int = 0

@@ -87,8 +87,11 @@ def summary(
     causes = check_texts.causes(check, locations, details="--verbose" if more == MORE else "")
     per_cause = max(1, _LINES // (2 * len(causes))) if causes else 0
     n = check_texts.n_lost(check)
+    always_on, removed_items = check_texts.always_on_changes(check), check_texts.removed_items(check)
     parts = [
         ("Problems", problems, 1),
+        ("Always-on items that changed", always_on, 1),
+        ("Removed items that no label requires", [removed_items] if removed_items else [], 1),
         (f"Losses: {count(n, 'required item')}" if n else "Losses", () if problems else losses, 1),
         ("Causes and suggested fixes", causes, per_cause),
     ]

@@ -409,7 +409,7 @@ def is_acceptable(check: Check) -> bool:
     if check.loosened:
         return True
     if check.verdict is Verdict.SAME:
-        return any(selector.left_out.get("new") for selector in check.selectors)
+        return bool(always_on_changes(check)) or any(selector.left_out.get("new") for selector in check.selectors)
     if check.verdict is Verdict.INCONCLUSIVE:
         return any(selector.verdict is Verdict.INCONCLUSIVE and not selector.outdated for selector in check.selectors)
     return check.verdict is not Verdict.WORSE or any(map(_is_worse_without_pins, check.selectors))
@@ -494,7 +494,8 @@ def _main_reason(check: SelectorCheck) -> str:
         ),
     ]
     judges = check.verdict not in (Verdict.NOT_COMPARABLE, Verdict.SAME)
-    return "; ".join(clauses) if clauses and judges and not check.outdated else check.reasons[0].rstrip(".")
+    is_sure = not (check.outdated or any(change.lost for change in check.item_changes))
+    return "; ".join(clauses) if clauses and judges and is_sure else check.reasons[0].rstrip(".")
 
 
 def _mean(judged: MetricVerdict, value: float) -> str:
@@ -588,6 +589,18 @@ def _lost(check: Check) -> dict[tuple[str, str, str], None]:
     }
 
 
+def always_on_changes(check: Check) -> list[str]:
+    """The always-on items that are gone, no longer always-on or edited, a line each."""
+    texts = (change.text for selector in check.selectors for change in selector.item_changes if change.always)
+    return _first_lines([*dict.fromkeys(texts)])
+
+
+def removed_items(check: Check) -> str:
+    """The other removed items that no label requires, on one line; empty where there are none."""
+    changes = (change for selector in check.selectors for change in selector.item_changes if not change.always)
+    return first_few([*dict.fromkeys(change.item for change in changes)])
+
+
 def problems(check: Check) -> list[str]:
     """Why selectors cannot be compared besides the first reason, and what notices say; nothing for other verdicts."""
     refused = [selector for selector in ranked_selectors(check) if selector.verdict is Verdict.NOT_COMPARABLE]
@@ -655,7 +668,9 @@ def next_steps(check: Check, *, accept: str, first: str, removed: str) -> list[s
     verdict, is_refused = check.verdict, check.verdict is Verdict.NOT_COMPARABLE and not check.loosened
     left_out = {why for selector in check.selectors for why, queries in selector.left_out.items() if queries}
     pins, before = pin_advice(check), f"{first}, then " if first else ""
-    purposes = {Verdict.BETTER: "To keep the gain", Verdict.SAME: "To include the new queries"}
+    purposes = {Verdict.BETTER: "To keep the gain"}
+    if not always_on_changes(check):
+        purposes[Verdict.SAME] = "To include the new queries"
     purpose = "If the change is intended" if check.loosened else purposes.get(verdict, "If the change is intended")
     steps = {
         _first_step(check): True,
@@ -683,7 +698,10 @@ def _first_step(check: Check) -> str:
         if any(server.error for server in outdated):
             return "Correct the servers that did not answer, for the reason above, and check again."
         command = shlex.join(["ctxbench", "check", check.name, "--recapture"])
-        return f"Ask the servers again: `{command}`." if outdated else "Label more queries to decide it."
+        if outdated:
+            return f"Ask the servers again: `{command}`."
+        lost = any(change.lost for selector in check.selectors for change in selector.item_changes)
+        return "" if lost else "Label more queries to decide it."
     groups = (group for selector in check.selectors for group in selector.causes)
     can_fix = any(group.fix and group.fix.possible and group.lost for group in groups)
     return "Apply the suggested fix." if can_fix and check.verdict is Verdict.WORSE else ""
