@@ -303,7 +303,7 @@ def exclusion_text(change: Change) -> str:
     if not change.missed_by:
         return rule
     missed = f"{change.missed_by:.4f}" if change.missed_by >= _LEAST else f"less than {_LEAST}"
-    return f"{rule}; its score is {missed} too low"
+    return f"{rule}; the lowest offered score is {missed} higher"
 
 
 def direction(change: Change) -> str:
