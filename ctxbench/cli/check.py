@@ -37,7 +37,7 @@ from ctxbench.gate.results import Check
 from ctxbench.gate.settings import CheckSettings, guard_exit
 from ctxbench.gate.verdict import missed_text
 from ctxbench.io.cache import refuse_outputs
-from ctxbench.io.console import drop_output, printing_to_stderr, progress, say, show_text, write_own
+from ctxbench.io.console import drop_output, is_terminal, printing_to_stderr, progress, say, show_text, write_own
 from ctxbench.io.documents import line_of, load_yaml
 from ctxbench.io.errors import (
     InputError,
@@ -53,7 +53,7 @@ from ctxbench.io.errors import (
 from ctxbench.io.files import read_text, write_atomic
 from ctxbench.io.secrets import Secrets, shown_text
 from ctxbench.report import check_texts
-from ctxbench.report.check_document import document, refusal as refusal_document, summary
+from ctxbench.report.check_document import document, refusal as refusal_document, summary, uncut
 from ctxbench.report.check_texts import Location, Locations, is_acceptable, label_advice, without_texts
 from ctxbench.report.document import LIMIT, Document, markdown, print_document
 from ctxbench.selectors.definitions import selector_name
@@ -503,7 +503,8 @@ def _write_outputs(result: _Result, request: CheckRequest, outputs: Outputs) -> 
     elif outputs.form == "markdown":
         _print(partial(show_text, markdown(document(check, **options))))
     else:
-        _print(partial(print_document, (document if outputs.verbose else summary)(check, **options)))
+        text = (document if outputs.verbose else summary)(check, **options)
+        _print(partial(print_document, text if is_terminal() else uncut(text)))
     if outputs.form == "github":
         _print(partial(write_own, check_files.workflow_commands(check, locations=locations, strict=strict)))
 

@@ -112,6 +112,16 @@ def summary(
     )
 
 
+def uncut(document: Document) -> Document:
+    """The document with all lines of its texts, for a log: it has no terminal whose height counts."""
+    sections = tuple(replace(section, blocks=tuple(map(_uncut, section.blocks))) for section in document.sections)
+    return replace(document, n_lines=0, sections=sections, closing=tuple(map(_uncut, document.closing)))
+
+
+def _uncut(block: Block) -> Block:
+    return replace(block, n_lines=0) if isinstance(block, Text | Bullets) else block
+
+
 def document(check: Check, *, accept: str = "", first: str = "", locations: Locations = NO_LOCATIONS) -> Document:
     """Make the full report of a check, with the short one at its beginning; the arguments are those of `summary`.
 

@@ -570,7 +570,12 @@ def losses(check: Check) -> list[str]:
             pins.setdefault((dataset, pin.query, pin.pin), f"pin{line}: {pin.query}{end}: {pin.message}")
     pairs = group_pairs(((dataset, item), query) for dataset, item, query in _lost(check))
     by_item = sorted(pairs.items(), key=lambda entry: -len(entry[1]))
-    lost = [f"{item}: lost for {_counted_queries(queries)}{ends.get(name, '')}" for (name, item), queries in by_item]
+    gone_items = {(dataset, item) for dataset, *items in gone for item in items}
+    lost = [
+        f"{item}: lost for {_counted_queries(queries)}{ends.get(name, '')}"
+        for (name, item), queries in by_item
+        if (name, item) not in gone_items
+    ]
     return _first_lines([*gone.values(), *missed, *pins.values(), *lost])
 
 

@@ -9,7 +9,7 @@ import pytest
 from ctxbench.catalogs.mcp_config import CapturedServer
 from ctxbench.gate.results import Cause, CauseGroup, CauseKind, FigureChange, Fix, Loosened, Replacement, Verdict
 from ctxbench.gate.verdict import with_servers
-from ctxbench.report.check_document import MORE, summary
+from ctxbench.report.check_document import MORE, summary, uncut
 from ctxbench.report.check_texts import (
     Locations,
     causes,
@@ -92,6 +92,21 @@ def test_the_answer_comes_first_and_the_next_step_last(made, maker, first, steps
     assert text.startswith(first)
     assert steps in text
     assert text.endswith(f"  {ACCEPT}\n\n{MORE}\n")
+
+
+def test_a_log_has_all_lines_of_a_summary(made):
+    notice = f"agent on mine is not in gate.baseline, and is {'not ' * 40}judged"
+    document = summary(replace(made.check(made.gone()), unjudged=(notice,)), accept=ACCEPT)
+    assert " ..." in console_text(document)
+    text = console_text(uncut(document))
+    assert " ..." not in text
+    assert notice in " ".join(text.split())
+
+
+def test_an_item_that_is_gone_is_one_loss(made):
+    lost = replace(made.LOST, item="tool:a:x")
+    text = shown(made.check(replace(made.gone(), changes=(lost,))))
+    assert text.count("tool:a:x") == 1
 
 
 def test_a_loosened_gate_comes_first_and_new_queries_may_be_accepted(made):
