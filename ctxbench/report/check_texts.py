@@ -546,7 +546,9 @@ def other_verdicts(check: Check) -> str:
     names = group_pairs((selector.verdict, selector_name(selector)) for selector in further)
     clauses = [f"{verdict}: {first_few(titles, _NAMED_IDS_BRIEFLY)}" for verdict, titles in names.items()]
     text = f"also {'; '.join(clauses)}" if clauses else ""
-    return "; ".join(filter(None, [replacement_text(check), text, *check.unjudged]))
+    new = {selector.dataset: ids for selector in check.selectors if (ids := selector.left_out.get("new"))}
+    not_judged = [f"new on {dataset}, not judged: {_counted_queries(queries)}" for dataset, queries in new.items()]
+    return "; ".join(filter(None, [replacement_text(check), text, *not_judged, *check.unjudged]))
 
 
 def losses(check: Check) -> list[str]:

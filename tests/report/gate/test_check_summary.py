@@ -29,7 +29,7 @@ LOCATIONS = Locations(gate="gate.yaml", item=lambda _dataset, item: ("data/corpu
 WORSE = """\
 worse: semantic/normal on desk: 1 required item lost, 0 gained (allowed: 0); 1 pin broken; completeness 100.0% -> 50.0%
 
-also inconclusive: dense on desk; better: hybrid on desk
+also inconclusive: dense on desk; better: hybrid on desk; new on desk, not judged: 2 queries (q30 and q31)
 
 Losses: 1 required item
   - pin on line 12: q2: rule:code%20review is out
@@ -115,6 +115,7 @@ def test_a_loosened_gate_comes_first_and_new_queries_may_be_accepted(made):
     assert "Restore the settings and pins of gate.yaml" in shown(loosened)
     new = made.check(replace(made.same(), left_out={"new": ("q30",)}))
     assert "To include the new queries, accept it:" in shown(new)
+    assert "new on desk, not judged: 1 query (q30)" in shown(new)
 
 
 def test_a_fix_is_the_next_step_of_a_check_that_is_worse_alone(made):
