@@ -24,7 +24,8 @@ from urllib.parse import quote, urlsplit
 
 import typer
 
-from ctxbench.catalogs.agent_file import is_agent_file
+from ctxbench.catalogs.agent_file import is_agent_file, read_agent
+from ctxbench.catalogs.snapshots import odd_in
 from ctxbench.cli.capture import line_of_edit, mode_line, recapture, settings_line, tell_captured
 from ctxbench.cli.common import print_json, print_result, without_keys
 from ctxbench.datasets.layout import DatasetLines, agent_of
@@ -91,6 +92,13 @@ def find_places(done: GateCheck) -> Locations:
             return in_repository(path), line
         return in_repository(path), line if fact is None else line_of_edit(done, (dataset, name), path, line)
 
+    def left_out(dataset: str, file: str) -> str:
+        if (agent := agent_of(experiment.base / references[dataset])) is None:
+            return ""
+        path = Path(os.path.relpath(_root() / file, agent.parent)).as_posix()
+        notes = odd_in(read_agent(agent).parts())
+        return next((note for note in notes if f" {path} " in note and note.endswith("left out")), "")
+
     def external_file(name: str) -> str:
         path = experiment.base / name
         return in_repository(path) if name and path.is_file() else ""
@@ -107,6 +115,7 @@ def find_places(done: GateCheck) -> Locations:
             for metric in done.file.settings.minimums
         },
         gone=lambda file: not (_root() / file).exists(),
+        left_out=left_out,
         item=item,
         query=finding(lines.query),
         labels=lambda dataset, query, item="": finding(partial(lines.labels, item=item))(dataset, query),

@@ -62,6 +62,7 @@ class Locations:
         embedder: the line of the gate file that names the model; 0 = none does.
         minimums: the lines of the gate file that set minimums, by metric.
         gone: whether a file of a location is no longer there.
+        left_out: why a file gives an agent no item, by dataset and file; empty where that is not known.
         item: the location of an item by dataset and id.
         query: that of a query, likewise.
         labels: that of a query's label of an item, or of its first one, by dataset, query and, if wanted, item.
@@ -75,6 +76,7 @@ class Locations:
     embedder: int = 0
     minimums: Mapping[str, int] = field(default_factory=dict)
     gone: Callable[[str], bool] = lambda _file: False
+    left_out: Callable[[str, str], str] = lambda _dataset, _file: ""
     item: Callable[[str, str], Location] = unknown_location
     query: Callable[[str, str], Location] = unknown_location
     labels: Callable[..., Location] = unknown_location
@@ -637,9 +639,12 @@ def causes(check: Check, locations: Locations, *, details: str = "") -> list[str
     """
     texts, found = [], main_causes(ranked_selectors(check))
     for selector, group in found[:_N_CAUSES]:
-        where = locations.text(locations.of_cause(group.cause, selector.dataset, [selector.selector]))
+        location = locations.of_cause(group.cause, selector.dataset, [selector.selector])
+        where, is_gone = locations.text(location), group.cause.kind is CauseKind.GONE
+        why = locations.left_out(selector.dataset, location[0]) if is_gone and location[0] else ""
         counts = ", ".join(f"{n:,} {word}" for n, word in ((group.lost, "lost"), (group.gained, "gained")) if n)
-        cause = f"{group.cause.code} {cause_text(group.cause)}{f' ({counts})' if counts else ''}".lstrip()
+        phrase = "; ".join(filter(None, [cause_text(group.cause), why]))
+        cause = f"{group.cause.code} {phrase}{f' ({counts})' if counts else ''}".lstrip()
         lines = [f"{where}: {cause}" if where else cause, f"fix: {group.fix}" if group.fix else ""]
         texts.append("\n".join(map(sentence, filter(None, lines))))
     n_more = len(found) - _N_CAUSES
