@@ -345,6 +345,9 @@ def _warn_once(_: Path, line: str) -> None:
     _log.warning("%s", line)
 
 
+_FEW_NOTES = 3  # notes on the sources that are shown one by one
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AgentFile:
     """The content of an agent file. Paths are relative to the working directory, as the path of the file is.
@@ -390,7 +393,7 @@ class AgentFile:
     def catalog(self) -> Catalog:
         """The items that the agent has now: of the snapshot, of its lists of tools, its rules and its references.
 
-        That sources are odd is noted in `FilesRead`, or logged as one warning, once a process; `odd_in` has all of it.
+        That sources are odd is noted in `FilesRead`, or logged once a process; `odd_in` has all of it.
 
         Raises:
             InputError: a source is missing or faulty, the servers were never captured, two sources give an item of one
@@ -400,7 +403,8 @@ class AgentFile:
         if (notes := odd_in(capture.parts)) and not note_odd(*notes):
             words = ["data", "capture", "--agent", str(self.path)] if self.mcp else ["init", str(self.path.parent)]
             summary = Message("catalogs.agent-notes", n=len(notes), command=shlex.join(["ctxbench", *words]))
-            self._warn(notes[0] if len(notes) == 1 else summary)
+            for note in notes if len(notes) <= _FEW_NOTES else [summary]:
+                self._warn(note)
         if self.include is None:
             return catalog
         raise_faults(

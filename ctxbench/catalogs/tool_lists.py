@@ -56,7 +56,12 @@ _EXAMPLE = "name=tool_name,schema=args"
 
 
 def read_field_names(
-    text: str, *, allowed: Collection[str] = tuple(OTHER_NAMES), of: str = "a tool", example: str = _EXAMPLE
+    text: str,
+    *,
+    allowed: Collection[str] = tuple(OTHER_NAMES),
+    of: str = "a tool",
+    example: str = _EXAMPLE,
+    joined: Collection[str] = (),
 ) -> dict[str, str]:
     """Read a mapping such as `name=tool_name,schema=spec.args`: field to what the list calls it, dots inwards.
 
@@ -65,9 +70,10 @@ def read_field_names(
         allowed: the fields that may be mapped.
         of: what they are the fields of, and
         example: a mapping of them, for messages.
+        joined: the fields that may be mapped to several, which are joined with `+`.
 
     Raises:
-        ParameterError: it is none, a field is not known, or one is mapped twice.
+        ParameterError: it is none, a field is not known, or another one is mapped twice.
     """
     names: dict[str, str] = {}
     for part in text.split(","):
@@ -81,7 +87,9 @@ def read_field_names(
                 else suggest(field, allowed, most=len(allowed))
             )
             raise ParameterError(f"{field!r} is no field of {of}{hint}")
-        if field in names:
+        if field in names and field in joined:
+            file_field = f"{names[field]}+{file_field}"
+        elif field in names:
             raise ParameterError(f"field {field!r} is mapped twice: {names[field]} and {file_field}")
         names[field] = file_field
     return names

@@ -196,7 +196,10 @@ def select(
         Path | None, typer.Option(help="A JSON file of a session: its items, removed items and settings.")
     ] = None,
     history: Annotated[
-        str | None, typer.Option(help="Earlier messages: a JSON list, or stored conversations as FILE or FILE#ID.")
+        str | None,
+        typer.Option(
+            help="Earlier messages: a JSON list of `role` and `content`, or FILE[#ID] of datasets/sessions.md."
+        ),
     ] = None,
     add: Annotated[
         list[str] | None, typer.Option(help="Add the item with this id or path to the session; repeatable.")

@@ -24,7 +24,8 @@ from urllib.parse import quote, urlsplit
 
 import typer
 
-from ctxbench.catalogs.agent_file import is_agent_file
+from ctxbench.catalogs.agent_file import is_agent_file, read_agent
+from ctxbench.catalogs.snapshots import odd_in
 from ctxbench.cli.capture import line_of_edit, mode_line, recapture, settings_line, tell_captured
 from ctxbench.cli.common import print_json, print_result, without_keys
 from ctxbench.datasets.layout import DatasetLines, agent_of
@@ -37,7 +38,7 @@ from ctxbench.gate.results import Check
 from ctxbench.gate.settings import CheckSettings, guard_exit
 from ctxbench.gate.verdict import missed_text
 from ctxbench.io.cache import refuse_outputs
-from ctxbench.io.console import drop_output, printing_to_stderr, progress, say, show_text, write_own
+from ctxbench.io.console import drop_output, is_terminal, printing_to_stderr, progress, say, show_text, write_own
 from ctxbench.io.documents import line_of, load_yaml
 from ctxbench.io.errors import (
     InputError,
@@ -53,7 +54,7 @@ from ctxbench.io.errors import (
 from ctxbench.io.files import read_text, write_atomic
 from ctxbench.io.secrets import Secrets, shown_text
 from ctxbench.report import check_texts
-from ctxbench.report.check_document import document, refusal as refusal_document, summary
+from ctxbench.report.check_document import document, refusal as refusal_document, summary, uncut
 from ctxbench.report.check_texts import Location, Locations, is_acceptable, label_advice, without_texts
 from ctxbench.report.document import LIMIT, Document, markdown, print_document
 from ctxbench.selectors.definitions import selector_name
@@ -91,6 +92,13 @@ def find_places(done: GateCheck) -> Locations:
             return in_repository(path), line
         return in_repository(path), line if fact is None else line_of_edit(done, (dataset, name), path, line)
 
+    def left_out(dataset: str, file: str) -> str:
+        if (agent := agent_of(experiment.base / references[dataset])) is None:
+            return ""
+        path = Path(os.path.relpath(_root() / file, agent.parent)).as_posix()
+        notes = odd_in(read_agent(agent).parts())
+        return next((note for note in notes if f" {path} " in note and note.endswith("left out")), "")
+
     def external_file(name: str) -> str:
         path = experiment.base / name
         return in_repository(path) if name and path.is_file() else ""
@@ -107,6 +115,7 @@ def find_places(done: GateCheck) -> Locations:
             for metric in done.file.settings.minimums
         },
         gone=lambda file: not (_root() / file).exists(),
+        left_out=left_out,
         item=item,
         query=finding(lines.query),
         labels=lambda dataset, query, item="": finding(partial(lines.labels, item=item))(dataset, query),
@@ -503,7 +512,8 @@ def _write_outputs(result: _Result, request: CheckRequest, outputs: Outputs) -> 
     elif outputs.form == "markdown":
         _print(partial(show_text, markdown(document(check, **options))))
     else:
-        _print(partial(print_document, (document if outputs.verbose else summary)(check, **options)))
+        text = (document if outputs.verbose else summary)(check, **options)
+        _print(partial(print_document, text if is_terminal() else uncut(text)))
     if outputs.form == "github":
         _print(partial(write_own, check_files.workflow_commands(check, locations=locations, strict=strict)))
 

@@ -403,7 +403,9 @@ class ImportRequest:
             raise ParameterError("--redact and --no-redact exclude each other; leave one out")
         return ImportOptions(
             kind=self.kind,
-            names=read_field_names(self.names, allowed=MAPPED_FIELDS, of="a file") if self.names else {},
+            names=read_field_names(self.names, allowed=MAPPED_FIELDS, of="a file", joined=("expected",))
+            if self.names
+            else {},
             settings=ImportSettings(
                 name=self.name,
                 version=self.version,

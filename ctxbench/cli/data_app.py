@@ -53,7 +53,10 @@ def data_import(
         str | None, typer.Option("--as", metavar="KIND", help="Kind of the files, if it is not recognised.")
     ] = None,
     map_: Annotated[
-        str | None, typer.Option("--map", help="Names of fields in the files: query=userMessage,expected=wanted.")
+        list[str] | None,
+        typer.Option(
+            "--map", help="Names of fields in the files: query=userMessage,expected=wanted; expected=a+b joins two."
+        ),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the first three requests with their labels; write nothing.")
@@ -116,7 +119,7 @@ def data_import(
             catalog=catalog,
             out=out,
             kind=as_,
-            names=map_,
+            names=",".join(map_ or ()) or None,
             dry_run=dry_run,
             item_type=type_,
             grades=grades,

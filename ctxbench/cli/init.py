@@ -14,7 +14,7 @@ from pathlib import Path
 
 import yaml
 
-from ctxbench.catalogs.agent_file import read_agent
+from ctxbench.catalogs.agent_file import AgentFile, read_agent
 from ctxbench.catalogs.instructions import LEFT_OUT, rules_folder
 from ctxbench.catalogs.mcp_config import server_digests, server_names
 from ctxbench.catalogs.snapshots import odd_in
@@ -391,21 +391,29 @@ def _not_taken(project: Project) -> Iterator[str]:
 
 def _not_named(project: Project) -> Iterator[str]:
     """What the agent may have and its file does not name, with the line that names it."""
-    agent, named, lists = project.folder / AGENT, set[Path](), [*project.tools]
-    try:
-        read = read_agent(agent)
+    agent, named, lists, tools = project.folder / AGENT, set[Path](), [*project.tools], project.more_tools
+    if (read := _agent_of(project)) is not None:
         named = {path.resolve() for path in (*read.references, *(source.file for source in read.tools))}
         lists = [Path(os.path.relpath(source.file, project.folder)).as_posix() for source in read.tools]
-    except UserError:
-        pass  # it does not exist yet, or the next step reports it
+        tools = {**project.tools, **tools}
+        if project.rules and not read.rules:
+            yield f"not taken: {count(project.rules, 'file')} of rules and skills; add `rules: .` to sources in {agent}"
     for name, n in project.documents.items():
         if (project.folder / name).resolve() not in named:
             files, line = count(n, "Markdown file"), f"references: {name}"
             yield f"not taken: {name}, {files}; if the agent may find them, add `{line}` to sources in {agent}"
-    if further := {name: n for name, n in project.more_tools.items() if (project.folder / name).resolve() not in named}:
+    if further := {name: n for name, n in tools.items() if (project.folder / name).resolve() not in named}:
         listed = ", ".join(f"{name} ({count(n, 'tool')})" for name, n in further.items())
         line = ", ".join([*lists, *further])
         yield f"not taken: {listed}; if no server gives these tools, add `tools: [{line}]` to sources in {agent}"
+
+
+def _agent_of(project: Project) -> AgentFile | None:
+    """The agent file of a project; None where there is none yet, or one that the next command reports as faulty."""
+    try:
+        return read_agent(project.folder / AGENT)
+    except UserError:
+        return None
 
 
 def _names_own(path: Path) -> bool:
@@ -428,6 +436,8 @@ def _first_steps(project: Project) -> Iterator[str]:
     if project.mcp is not None:
         if find_spec("mcp") is None:
             yield f"{install_command('mcp')}    # the MCP SDK, which servers are asked through"
+        if (read := _agent_of(project)) is not None and read.mcp is None:
+            yield f"add `mcp: {project.mcp}` to sources in {agent}, which does not name these servers yet"
         yield _command("data", "capture", "--agent", agent)
     yield _command("select", "what a user asks", "--agent", agent)
     if not project.datasets:

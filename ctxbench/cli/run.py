@@ -633,7 +633,7 @@ def _of_pair(pair: OverlapPair, result: Overlap, *, tried: bool) -> Iterator[str
             yield f"      similarity to the search: wrong item {search.other:.2f}, right item {search.score:.2f}"
     yield from (f"    {_change(change, result)}" for change in pair.changes)
     if pair.margin >= 0 and len(pair.asked) == 2:
-        yield "    each comes before the other where it is searched for"
+        yield "    a search for either finds that item before the other"
     elif tried and not any(change.what == "rename" for change in pair.changes):
         yield "    no word added to a name tells them apart: say in the descriptions what only one of them does"
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -238,6 +240,12 @@ def read_tool_results(pairs: Sequence[str]) -> tuple[tuple[str, str], ...]:
     return tuple(results)
 
 
+_NO_HISTORY = (
+    'expected the messages of one conversation, a JSON list of {"role", "content"} with both texts, or stored '
+    "conversations (datasets/sessions.md, Stored conversations); of a line of a log, take its messages"
+)
+
+
 def read_history(source: str) -> tuple[Message, ...]:
     """Earlier messages from a JSON list of `{"role", "content"}`, or of one stored conversation.
 
@@ -261,6 +269,10 @@ def read_history(source: str) -> tuple[Message, ...]:
     if re.match(r'\s*\{\s*"(role|content)"', text):
         problem = 'messages must be a JSON list, [{"role": "user", "content": "..."}, ...]; put them in brackets'
         raise InputError([Fault(problem, path, 1)])
+    with suppress(ValueError):
+        first = json.loads(next(iter(text.splitlines()), ""))
+        if isinstance(first, dict) and not {"conversation", "requestContext"} & {*first}:
+            raise InputError([Fault(_NO_HISTORY, path, 1)])
     exchanges = ConversationStore(path).exchanges()
     names = list(dict.fromkeys(exchange.conversation for exchange in exchanges))
     if mark and conversation not in names:

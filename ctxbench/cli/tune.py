@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ctxbench.catalogs.agent_file import is_agent_file, own_kind, read_agent
+from ctxbench.catalogs.agent_file import AgentFile, is_agent_file, own_kind, read_agent
 from ctxbench.cli.common import dataset_inputs, print_result, selector_inputs
 from ctxbench.cli.init import EXPERIMENT
 from ctxbench.datasets.layout import agent_of
@@ -36,10 +36,16 @@ from ctxbench.report.tuning_tables import advice, console_table
 from ctxbench.search.embedders import open_embedder
 from ctxbench.search.resources import local_resources
 from ctxbench.search.tokens import open_counter
-from ctxbench.selectors.definition import TunedPreset, definition_hash, parameter_texts
-from ctxbench.selectors.definitions import agent_definition, find_definition, is_file, read_presets, write_presets
+from ctxbench.selectors.definitions import (
+    agent_definition,
+    find_definition,
+    is_file,
+    read_presets,
+    tuned_preset,
+    write_presets,
+)
 from ctxbench.selectors.external import all_empty
-from ctxbench.selectors.selector import value_text
+from ctxbench.selectors.selector import Value, value_text
 from ctxbench.tuning.fit_examples import ALL, METRIC, labelled_queries, make_examples
 from ctxbench.tuning.held_out import NextStep
 from ctxbench.tuning.inputs import TuningInputs
@@ -169,12 +175,17 @@ def _ways_to_take(tuning: Tuning, ready: TuningInputs, file: PolicyFile) -> list
                 lines.append(f"to take {outcome.policy.name}{on}: {called}{text}")
                 cut = True
             elif chosen.selector in agents:
-                agent = agents[chosen.selector]
-                current = {name: parameter.default for name, parameter in agent_definition(agent).parameters.items()}
-                settings = {**agent.settings, **{k: v for k, v in chosen.values.items() if current.get(k) != v}}
-                text = ", ".join(f"{name}: {value_text(value)}" for name, value in settings.items())
-                lines.append(f"to take {outcome.policy.name}{on}: in {agent.path}, settings: {{{text}}}")
+                way = _agent_settings(agents[chosen.selector], chosen.values)
+                lines.append(f"to take {outcome.policy.name}{on}: {way}")
     return [*lines, *([_OWN_CUT] if cut else [])]
+
+
+def _agent_settings(agent: AgentFile, values: Mapping[str, Value]) -> str:
+    """The settings that give the selector of an agent file some values: `in agent.yaml, settings: {at_most: 4}`."""
+    current = {name: parameter.default for name, parameter in agent_definition(agent).parameters.items()}
+    settings = {**agent.settings, **{name: value for name, value in values.items() if current.get(name) != value}}
+    text = ", ".join(f"{name}: {value_text(value)}" for name, value in settings.items())
+    return f"in {agent.path}, settings: {{{text}}}"
 
 
 def _way_to_use(tuning: Tuning, ready: TuningInputs, folder: Path) -> list[str]:
@@ -411,14 +422,10 @@ def tune_to_budget(budget: Budgeted, *, as_json: bool) -> None:
             local_resources(embedder, counter, progress=partial(bar, "embedding texts")),
             tokens=budget.tokens,
         )
-    tuned_preset = TunedPreset(
-        set=definition.in_force(result.values),
-        about=f"about {budget.tokens:g} prompt tokens a request, found on {result.requests:,} requests without labels",
-        selector=budget.selector if is_file(budget.selector) else definition.name,
-        definition=definition_hash(definition),
-        parameters=parameter_texts(definition),
-    )
-    tuned = {
+    about = f"about {budget.tokens:g} prompt tokens a request, found on {result.requests:,} requests without labels"
+    source = budget.selector if is_file(budget.selector) else definition.name
+    tuned = tuned_preset(source, definition, result.values, about=about)
+    facts = {
         "dataset": catalog_name(budget.catalog),
         "requests": budget.requests,
         "n": result.requests,
@@ -426,11 +433,11 @@ def tune_to_budget(budget: Budgeted, *, as_json: bool) -> None:
         "embedder": embedder.identity.as_dict(),
         "tokens": counter.name,
     }
-    write_presets(budget.out, tuned=tuned, presets={_within(budget.tokens): tuned_preset}, test_split="")
-    setting = ", ".join(f"{key} {value:g}" for key, value in tuned_preset.set.items() if not isinstance(value, str))
+    write_presets(budget.out, tuned=facts, presets={_within(budget.tokens): tuned}, test_split="")
+    setting = ", ".join(f"{key} {value:g}" for key, value in tuned.set.items() if not isinstance(value, str))
     print_result(
         {
-            "set": dict(tuned_preset.set),
+            "set": dict(tuned.set),
             "tokens": result.tokens,
             "items": result.items,
             "requests": result.requests,
@@ -439,6 +446,7 @@ def tune_to_budget(budget: Budgeted, *, as_json: bool) -> None:
             "written": str(budget.out),
         },
         *_lines(budget, result, f"{definition.name} with {setting}", counter.name),
+        *([f"to take it: {_agent_settings(read_agent(Path(source)), tuned.set)}"] if is_agent_file(source) else []),
         as_json=as_json,
     )
 

@@ -1,4 +1,4 @@
-"""Comparisons with grouped queries, of gains and losses, and at equal token counts.
+"""Comparisons with grouped queries, of gains and losses, and at equal token counts; and detectable changes.
 
 **Groups** (paraphrases, turns of a session): queries of a group are similar, so a sample holds less information than
 as many independent queries. At a correlation of 0.5 in groups of three, a 95% interval by query covers 82 to 89%, one
@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -603,3 +604,92 @@ def _compared(away: FloatArray, seed: int) -> Comparison:
     interval = difference_interval(away / largest, scale="share")
     interval = replace(interval, low=interval.low * largest, high=interval.high * largest)
     return replace(compare(np.zeros(len(away)), away, scale="amount", seed=seed), interval=interval)
+
+
+POWER = 0.8  # the chance that a detectable change is judged worse
+_MARGIN = 1e-12  # of counts, and of what a mean can get worse by: rounding
+
+
+# Where queries differ with a standard deviation sd, let se = sd / sqrt(n), n what they are worth
+# (`Comparison.worth`). A change D from the first becomes (D + sqrt(D^2 + 4 (z_a + z_b)^2 se^2)) / 2, which solves
+# Connor's equation with D for what it says without those differences; what the second exceeds the tolerance by is
+# joined with z_b se in quadrature; z_a for alpha / family, two-sided, and z_b for the power. With a `size` of 0, as
+# if all got worse alike, these are (z_a + z_b) se and tolerance + z_b se, the common formula for means.
+def detectable(
+    comparison: Comparison, *, groups: int, tolerance: float, family: int, size: float, room: float = math.inf
+) -> float | None:
+    """The smallest true change for the worse that would be judged worse with a chance of `POWER` on as many queries.
+
+    Assumed: all queries of a group get worse by `size` together, with the same chance q, and apart from that queries
+    differ as those seen do (which for a selector that always answers alike is not at all, if nothing changed). The
+    change is q x size, and the smallest that meets both of these:
+
+    * significant: k groups that all get worse are, by exact McNemar and sign flips alike, if 2^(1 - k) <= alpha /
+      family. So P(X >= k) >= POWER, X binomial(groups, q).
+    * beyond the tolerance: P(X x size > groups x tolerance) >= POWER.
+
+    alpha / family is the strictest step of Holm's, so smaller changes are detected if several metrics get worse, or if
+    queries of a group change independently.
+
+    Args:
+        comparison: on the queries at hand.
+        groups: how many they are of, at most as many as there are queries.
+        tolerance: changes up to this are the same, in the unit of the metric.
+        family: how many comparisons are corrected together, >= 1.
+        size: how much worse a query gets that does, in the unit of the metric, >= 0.
+        room: how much worse the mean can get.
+
+    Returns:
+        In the unit of the metric, >= 0; None where no such change can be named: more would have to get worse than can,
+        there are no queries, or `size` is 0 and nothing differs.
+
+    Source: Connor, Sample size for testing differences in proportions for the paired-sample design, Biometrics 43,
+        1987; the binomial law for the exact test; the rest is ours. `python experiments/gate/gate_chance_intervals.py`
+        measures how often a change of that size is judged worse.
+    """
+    differ = comparison.higher + comparison.lower
+    if not groups or not (size or differ):
+        return None
+    alpha = comparison.alpha / family
+    significant, beyond = 0.0, tolerance
+    if size:
+        group_counts = (
+            math.ceil(1.0 - math.log2(alpha) - _MARGIN),
+            math.floor(tolerance / size * groups + _MARGIN) + 1,
+        )
+        if max(group_counts) > groups:
+            return None
+        significant, beyond = (size * _binomial_chance(groups, count) for count in group_counts)
+    if differ:
+        sd = math.sqrt(max(comparison.square - comparison.difference**2, 0.0))
+        z_power, se = critical(2.0 * POWER - 1.0), sd / math.sqrt(comparison.n * comparison.worth)
+        significant = (significant + math.hypot(significant, 2.0 * (critical(1.0 - alpha) + z_power) * se)) / 2.0
+        beyond = tolerance + math.hypot(beyond - tolerance, z_power * se)
+    change = max(significant, beyond)
+    return change if change <= room + _MARGIN else None
+
+
+@cache
+def _binomial_chance(n: int, minimum: int) -> float:
+    """The smallest q with P(X >= minimum) >= POWER, X binomial(n, q), minimum <= n."""
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2.0
+        low, high = (low, middle) if _at_least(minimum, n, middle) >= POWER else (middle, high)
+    return high
+
+
+def _at_least(minimum: int, n: int, chance: float) -> float:
+    """P(X >= minimum), X binomial(n, chance)."""
+    if chance <= 0.0 or chance >= 1.0:
+        return float(chance >= 1.0)
+    yes, no = math.log(chance), math.log1p(-chance)
+    return 1.0 - math.fsum(
+        [math.exp(log_ways + k * yes + (n - k) * no) for k, log_ways in enumerate(_log_ways(minimum, n))]
+    )
+
+
+@cache
+def _log_ways(minimum: int, n: int) -> tuple[float, ...]:
+    """Logarithms of how many ways there are to choose k of n, for every k below `minimum`."""
+    return tuple(math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) for k in range(minimum))

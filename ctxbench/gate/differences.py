@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -16,8 +17,18 @@ from ctxbench.gate.baseline_rows import DECIMALS, rounded
 from ctxbench.gate.cause_finder import SnapshotPair, item_changes_text
 from ctxbench.gate.causes import undo_inclusion
 from ctxbench.gate.comparability import Comparability
-from ctxbench.gate.inputs import edit_text
-from ctxbench.gate.results import Cause, CauseGroup, CauseKind, Change, Fix, TokenChange
+from ctxbench.gate.inputs import absence_text, edit_text
+from ctxbench.gate.results import (
+    Cause,
+    CauseGroup,
+    CauseKind,
+    Change,
+    Fix,
+    ItemChange,
+    ItemChangeKind,
+    TokenChange,
+    UnmetRequirement,
+)
 from ctxbench.gate.settings import PRICES
 from ctxbench.gate.snapshots import (
     AnswerFact,
@@ -510,6 +521,58 @@ def token_changes(
         for item, queries in queries_by_item.items()
     ]
     return tuple(sorted(changes, key=lambda change: (-change.tokens, change.item)))
+
+
+def item_changes(
+    base: SelectorSnapshot, head: SelectorSnapshot, comparability: Comparability, unmet: Sequence[UnmetRequirement]
+) -> tuple[ItemChange, ...]:
+    """Find always-on items that are gone, no longer always-on or edited, and other removed items that none requires.
+
+    Args:
+        base, head: the two.
+        comparability: the queries to compare, and renamed items.
+        unmet: requirements that no item can meet any more; their items are left out.
+
+    Returns:
+        In the order of the base's catalog.
+    """
+    if head.items is base.items:
+        return ()  # nothing has changed
+    required = {item for query in base.queries.values() for group in query.required for item in group}
+    reported = {item for requirement in unmet for item in requirement.items}
+    before, after = _always_on(base), _always_on(head)
+    changes = []
+    for item, fact in base.items.items():
+        name = comparability.renamed.get(item, item)
+        now, always = head.items.get(name), item in before
+        if item in reported or (now is None and not always and item in required):
+            continue
+        values: dict[str, Any] = {"item": item, "base": fact.tokens}
+        if now is None:
+            kind = ItemChangeKind.GONE
+            text = Message("gate.item-gone", why=absence_text(item, head), **values)
+        elif always and name not in after:
+            kind = ItemChangeKind.NOT_ALWAYS
+            text = Message("gate.item-not-always", mode=(now.row or {}).get("include", "agent"), **values)
+        elif always and name == item and fact.hash != now.hash and fact.prompt != now.prompt:
+            kind = ItemChangeKind.EDITED
+            text = Message("gate.item-edited", why=edit_text(fact, now), head=now.tokens, **values)
+        else:
+            continue
+        if item not in required:
+            text = Message("gate.item-unlabelled", change=text)
+        head_tokens = 0 if now is None else now.tokens
+        changes.append(ItemChange(item=item, kind=kind, always=always, base=fact.tokens, head=head_tokens, text=text))
+    return tuple(changes)
+
+
+def _always_on(side: SelectorSnapshot) -> set[str]:
+    """Ids of the items that every request gets; without texts, those that every session holds."""
+    if all(fact.row is not None for fact in side.items.values()):
+        return {name for name, fact in side.items.items() if fact.row and fact.row.get("include") == "always"}
+    answers = [answer.offered for answer in side.answers.values() if not answer.error]
+    sessions = [{candidate.id for candidate in offered if candidate.mode == "always"} for offered in answers]
+    return set.intersection(*sessions) if sessions else set()
 
 
 def price_causes(prices: Sequence[TokenChange], head: SelectorSnapshot) -> tuple[CauseGroup, ...]:

@@ -30,7 +30,15 @@ from ctxbench.gate.baseline_rows import MANIFEST, VECTORS, gate_file_in_messages
 from ctxbench.gate.cause_finder import SnapshotPair
 from ctxbench.gate.causes import explain, with_fix_prices
 from ctxbench.gate.comparability import assess_comparability, renamed_items
-from ctxbench.gate.differences import Differences, differences, group_changes, price_causes, token_changes, with_prices
+from ctxbench.gate.differences import (
+    Differences,
+    differences,
+    group_changes,
+    item_changes,
+    price_causes,
+    token_changes,
+    with_prices,
+)
 from ctxbench.gate.history import find_replacement, loosened_pins, lost_pins, replaced_by_accepting, stricter_settings
 from ctxbench.gate.inputs import InputDifferences, edited_fields, input_differences
 from ctxbench.gate.results import (
@@ -244,7 +252,10 @@ class _PairCheck:
             deterministic=self._deterministic,
         )
         missed = [minimum for minimum in self.minimums if minimum.missed]
-        verdict, reasons = decide_verdict(metrics, pins, facts, alpha=1.0 - settings.confidence, missed=missed)
+        unjudged = item_changes(self.base, self.head, comparability, facts.unmet)
+        verdict, reasons = decide_verdict(
+            metrics, pins, facts, alpha=1.0 - settings.confidence, missed=missed, item_changes=unjudged
+        )
         allowed_unmet = [unmet_text(unmet, "gate.unmet-allowed")] if settings.allow_removed and unmet else []
         return SelectorCheck(
             dataset=self.head.dataset,
@@ -261,6 +272,7 @@ class _PairCheck:
             pins=pins,
             unmet=tuple(facts.unmet),
             token_changes=prices,
+            item_changes=unjudged,
             deterministic=self._deterministic,
             lost=differ.lost,
             gained=differ.gained,

@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -14,13 +13,14 @@ import numpy as np
 from ctxbench.catalogs.mcp_config import CapturedServer
 from ctxbench.evaluation.comparisons import (
     agreeing,
+    detectable,
     estimates,
     gain_loss_interval,
     grouped_compare,
     grouped_estimate,
 )
 from ctxbench.evaluation.metrics import Metric
-from ctxbench.evaluation.statistics import Comparison, Estimate, Scale, correct, critical, estimate
+from ctxbench.evaluation.statistics import Comparison, Estimate, Scale, correct, estimate
 from ctxbench.gate.settings import CheckSettings, Minimum
 from ctxbench.gate.snapshots import SelectorSnapshot
 from ctxbench.io.errors import Message, message_code
@@ -217,6 +217,39 @@ class TokenChange:
         return (self.head - self.base) * len(self.queries)
 
 
+class ItemChangeKind(StrEnum):
+    """What became of an item of the baseline."""
+
+    GONE = "gone"
+    NOT_ALWAYS = "not always"  # another include mode
+    EDITED = "edited"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemChange:
+    """A change of the catalog that no label judges: of an always-on item, or the removal of one that none requires.
+
+    Attributes:
+        item: id at the base.
+        kind: what became of it.
+        always: whether it was always-on: every request got it.
+        base, head: its prompt tokens; 0 where it is gone.
+        text: a `Message`, such as `rule:AGENTS.md (105 tokens): no longer in the catalog; no label requires it`.
+    """
+
+    item: str
+    kind: ItemChangeKind
+    always: bool
+    base: int
+    head: int
+    text: str
+
+    @property
+    def lost(self) -> bool:
+        """Whether an always-on item is always-on no more; then no verdict is `same` or `better`."""
+        return self.always and self.kind is not ItemChangeKind.EDITED
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CauseGroup:
     """All changes of one cause, over all queries.
@@ -328,6 +361,8 @@ class SelectorCheck:
         pins: that do not hold.
         unmet: requirements that no item can meet any more; empty if that was allowed.
         token_changes: items with changed token counts, those that add most tokens first.
+        item_changes: always-on items that are gone, no longer always-on or edited, and other removed items that no
+            label requires; in the order of the base.
         deterministic: whether it is known to repeat its answers: losses are then facts.
         lost, gained: required items over all queries compared but those that are nondeterministic.
         n_with_requirements: how many of the queries compared need something.
@@ -356,6 +391,7 @@ class SelectorCheck:
     pins: tuple[PinFailure, ...] = ()
     unmet: tuple[UnmetRequirement, ...] = ()
     token_changes: tuple[TokenChange, ...] = ()
+    item_changes: tuple[ItemChange, ...] = ()
     deterministic: bool = False
     lost: int = 0
     gained: int = 0
@@ -503,7 +539,6 @@ def whole_detail(cause: Cause) -> str:
     return Message("gate.cause-with-possible-one", cause=text, possible=cause.also) if cause.also else text
 
 
-POWER = 0.8
 _ROUNDING = 1e-12  # differences this far beyond a tolerance are within it, as a share of the means: rounding
 
 
@@ -710,91 +745,3 @@ def exceeds(comparison: Comparison, tolerance: float) -> bool:
     """Whether means differ, in either direction, by more than a tolerance in their unit; False without a query."""
     rounding = _ROUNDING * max(1.0, abs(comparison.base), abs(comparison.other))
     return bool(comparison.n) and abs(comparison.difference) > tolerance + rounding
-
-
-# ---------------------------------------------------------------------------------------------- detectable changes
-
-
-# Where queries differ with a standard deviation sd, let se = sd / sqrt(n), n what they are worth
-# (`Comparison.worth`). A change D from the first becomes (D + sqrt(D^2 + 4 (z_a + z_b)^2 se^2)) / 2, which solves
-# Connor's equation with D for what it says without those differences; what the second exceeds the tolerance by is
-# joined with z_b se in quadrature; z_a for alpha / family, two-sided, and z_b for the power. With a `size` of 0, as
-# if all got worse alike, these are (z_a + z_b) se and tolerance + z_b se, the common formula for means.
-def detectable(
-    comparison: Comparison, *, groups: int, tolerance: float, family: int, size: float, room: float = math.inf
-) -> float | None:
-    """The smallest true change for the worse that would be judged worse with a chance of `POWER` on as many queries.
-
-    Assumed: all queries of a group get worse by `size` together, with the same chance q, and apart from that queries
-    differ as those seen do (which for a selector that always answers alike is not at all, if nothing changed). The
-    change is q x size, and the smallest that meets both of these:
-
-    * significant: k groups that all get worse are, by exact McNemar and sign flips alike, if 2^(1 - k) <= alpha /
-      family. So P(X >= k) >= POWER, X binomial(groups, q).
-    * beyond the tolerance: P(X x size > groups x tolerance) >= POWER.
-
-    alpha / family is the strictest step of Holm's, so smaller changes are detected if several metrics get worse, or if
-    queries of a group change independently.
-
-    Args:
-        comparison: on the queries at hand.
-        groups: how many they are of, at most as many as there are queries.
-        tolerance: changes up to this are the same, in the unit of the metric.
-        family: how many comparisons are corrected together, >= 1.
-        size: how much worse a query gets that does, in the unit of the metric, >= 0.
-        room: how much worse the mean can get.
-
-    Returns:
-        In the unit of the metric, >= 0; None where no such change can be named: more would have to get worse than can,
-        there are no queries, or `size` is 0 and nothing differs.
-
-    Source: Connor, Sample size for testing differences in proportions for the paired-sample design, Biometrics 43,
-        1987; the binomial law for the exact test; the rest is ours. `python experiments/gate/gate_chance_intervals.py`
-        measures how often a change of that size is judged worse.
-    """
-    differ = comparison.higher + comparison.lower
-    if not groups or not (size or differ):
-        return None
-    alpha = comparison.alpha / family
-    significant, beyond = 0.0, tolerance
-    if size:
-        group_counts = (
-            math.ceil(1.0 - math.log2(alpha) - _ROUNDING),
-            math.floor(tolerance / size * groups + _ROUNDING) + 1,
-        )
-        if max(group_counts) > groups:
-            return None
-        significant, beyond = (size * _binomial_chance(groups, count) for count in group_counts)
-    if differ:
-        sd = math.sqrt(max(comparison.square - comparison.difference**2, 0.0))
-        z_power, se = critical(2.0 * POWER - 1.0), sd / math.sqrt(comparison.n * comparison.worth)
-        significant = (significant + math.hypot(significant, 2.0 * (critical(1.0 - alpha) + z_power) * se)) / 2.0
-        beyond = tolerance + math.hypot(beyond - tolerance, z_power * se)
-    change = max(significant, beyond)
-    return change if change <= room + _ROUNDING else None
-
-
-@cache
-def _binomial_chance(n: int, minimum: int) -> float:
-    """The smallest q with P(X >= minimum) >= POWER, X binomial(n, q), minimum <= n."""
-    low, high = 0.0, 1.0
-    for _ in range(60):
-        middle = (low + high) / 2.0
-        low, high = (low, middle) if _at_least(minimum, n, middle) >= POWER else (middle, high)
-    return high
-
-
-def _at_least(minimum: int, n: int, chance: float) -> float:
-    """P(X >= minimum), X binomial(n, chance)."""
-    if chance <= 0.0 or chance >= 1.0:
-        return float(chance >= 1.0)
-    yes, no = math.log(chance), math.log1p(-chance)
-    return 1.0 - math.fsum(
-        [math.exp(log_ways + k * yes + (n - k) * no) for k, log_ways in enumerate(_log_ways(minimum, n))]
-    )
-
-
-@cache
-def _log_ways(minimum: int, n: int) -> tuple[float, ...]:
-    """Logarithms of how many ways there are to choose k of n, for every k below `minimum`."""
-    return tuple(math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) for k in range(minimum))

@@ -24,6 +24,8 @@ from ctxbench.gate.inputs import absence_text
 from ctxbench.gate.results import (
     Cause,
     Change,
+    ItemChange,
+    ItemChangeKind,
     MetricVerdict,
     MinimumVerdict,
     PinFailure,
@@ -419,6 +421,7 @@ def decide_verdict(
     *,
     alpha: float,
     missed: Sequence[MinimumVerdict] = (),
+    item_changes: Sequence[ItemChange] = (),
 ) -> tuple[Verdict, tuple[str, ...]]:
     """Decide the verdict: the worst of pins, minimums, losses and metrics, with at least one reason.
 
@@ -428,6 +431,8 @@ def decide_verdict(
         facts: what else is known.
         alpha: at or below which lost items of a selector that is not deterministic are no chance.
         missed: the minimums that are not reached.
+        item_changes: what no label judges: a lost always-on item leaves the verdict inconclusive, and the tokens that
+            an edit of one saves are no gain.
     """
     by = {verdict: [metric for metric in metrics if metric.verdict is verdict] for verdict in Verdict}
     worse: list[str] = [Message("gate.pin-broken", query=failure.query, failure=failure.message) for failure in pins]
@@ -451,10 +456,16 @@ def decide_verdict(
             *unsure,
             *(undecided_text(metric, deterministic=facts.deterministic) for metric in by[Verdict.INCONCLUSIVE]),
         )
-    moved = _moved_into_sessions(metrics)
-    if better := [metric for metric in by[Verdict.BETTER] if not (moved and metric.metric == _ADDED)]:
-        return Verdict.BETTER, (*(f"{_change_text(metric)}{_p_text(metric, facts)}" for metric in better), *moved)
-    return Verdict.SAME, ("; ".join((*moved, _same_reason(metrics, facts, reported=_ADDED if moved else ""))),)
+    no_gain = _moved_into_sessions(metrics) | _saved_by_edits(metrics, item_changes)
+    verdict = Verdict.SAME
+    reasons: tuple[str, ...] = ("; ".join((*no_gain.values(), _same_reason(metrics, facts, reported=no_gain))),)
+    if better := [metric for metric in by[Verdict.BETTER] if metric.metric not in no_gain]:
+        verdict = Verdict.BETTER
+        reasons = (*(f"{_change_text(metric)}{_p_text(metric, facts)}" for metric in better), *no_gain.values())
+    if gone := [Message("gate.always-on-lost", change=change.text) for change in item_changes if change.lost]:
+        otherwise = (Message("gate.verdict-otherwise", verdict=str(verdict), reason=reason) for reason in reasons)
+        return Verdict.INCONCLUSIVE, (*gone, *otherwise)
+    return verdict, reasons
 
 
 def missed_text(missed: MinimumVerdict) -> Message:
@@ -470,8 +481,8 @@ def missed_text(missed: MinimumVerdict) -> Message:
     return Message("gate.minimum-missed-lower", metric=metric, **values)
 
 
-def _moved_into_sessions(metrics: Sequence[MetricVerdict]) -> tuple[str, ...]:
-    """The reason that fewer tokens are added only because sessions hold them now; empty if tokens are saved.
+def _moved_into_sessions(metrics: Sequence[MetricVerdict]) -> dict[str, str]:
+    """Why fewer added tokens are no gain: sessions hold them now; by metric, empty if tokens are saved.
 
     No tokens are saved if the total fell by no more than the tolerance of the added tokens.
     """
@@ -483,8 +494,22 @@ def _moved_into_sessions(metrics: Sequence[MetricVerdict]) -> tuple[str, ...]:
         or added.verdict is not Verdict.BETTER
         or -total.comparison.difference > added.tolerance
     ):
-        return ()
-    return (Message("gate.tokens-moved-to-session", added=_change_text(added), total=_change_text(total)),)
+        return {}
+    return {_ADDED: Message("gate.tokens-moved-to-session", added=_change_text(added), total=_change_text(total))}
+
+
+def _saved_by_edits(metrics: Sequence[MetricVerdict], item_changes: Sequence[ItemChange]) -> dict[str, str]:
+    """Why a smaller total is no gain: always-on items lost text; by metric, empty if the rest saves tokens as well."""
+    edited = [change for change in item_changes if change.kind is ItemChangeKind.EDITED and change.head < change.base]
+    saved = sum(change.base - change.head for change in edited)
+    return {
+        metric.metric: Message("gate.tokens-saved-by-edit", total=_change_text(metric))
+        for metric in metrics
+        if edited
+        and metric.metric == _TOTAL
+        and -metric.comparison.difference - saved <= metric.tolerance
+        and metric.verdict is Verdict.BETTER
+    }
 
 
 def _change_text(verdict: MetricVerdict) -> str:
@@ -528,13 +553,13 @@ def _weak_evidence(verdict: MetricVerdict, *, deterministic: bool) -> Message:
     return Message("gate.not-significant", n=verdict.comparison.n, p_value=_p_value(verdict))
 
 
-def _same_reason(metrics: Sequence[MetricVerdict], facts: LossFacts, *, reported: str = "") -> str:
-    """Why the verdict is `same`; the metric `reported` is left out."""
+def _same_reason(metrics: Sequence[MetricVerdict], facts: LossFacts, *, reported: Collection[str] = ()) -> str:
+    """Why the verdict is `same`; the metrics in `reported` are left out."""
     parts: list[str] = []
     if facts.lost or facts.gained:
         parts.append(Message("gate.lost-within-limit", lost=facts.lost, gained=facts.gained, allowed=facts.allowed))
     for verdict in metrics:
-        if verdict.metric == reported:
+        if verdict.metric in reported:
             continue
         if exceeds(verdict.comparison, verdict.tolerance):
             why = _weak_evidence(verdict, deterministic=facts.deterministic)

@@ -59,6 +59,7 @@ from ctxbench.labelling.record_files import (
     FieldEvidence,
     FieldRoles,
     ItemFinder,
+    JoinedLabels,
     each_request,
     entries_of,
     has_request,
@@ -261,7 +262,7 @@ class _EvalReader:
         fields = {role: part.fields.field(row, role) for role in FIELDS}
         offered = [name for name in row.data if name in part.fields.offered and name not in fields.values()]
         listed = {name: self._offered(row, name) for name in offered if row.data[name] is not None}
-        return _Eval(
+        record = _Eval(
             part=part,
             row=row,
             fields=fields,
@@ -270,6 +271,18 @@ class _EvalReader:
             forbidden=self._groups(row, "forbidden", fields["forbidden"]),
             offered={name: keys for name, keys in listed.items() if keys or snake(name) in OFFERED},
         )
+        if record.expected == []:
+            self._check_empty(record)
+        return record
+
+    def _check_empty(self, record: _Eval) -> None:
+        """A fault if an empty field says that nothing is needed, and another one has expected items."""
+        row, used = record.row, record.fields["expected"] or ""
+        names = [name for name in record.part.fields.likely.get("expected", ()) if name in row.data and name != used]
+        if filled := [name for name in names if label_entries(row.data[name], self._finder.resolve)]:
+            options = {"joined": f"{used}+{filled[0]}", "used": used}
+            options = {key: as_option({"expected": value}) for key, value in options.items()}
+            row.fault(Message("labelling.expected-elsewhere", name=used, filled=filled[0], **options))
 
     def read_scale(self, stated: Iterable[int | None], file: Path) -> None:
         """Find the grades of the scores of labels; an unknown scale is a fault of the file."""
@@ -382,7 +395,9 @@ class _EvalReader:
         if has_labels and part.has_requests and not part.rivals:
             for name, keys in evidence.items.items():
                 if name.partition(".")[0] in part.passed_over:
-                    hint = Message("labelling.ignored-items", name=name)
+                    used = self._mapped.get("expected") or next(iter(part.fields.usual["expected"]), "")
+                    option = as_option({"expected": f"{used}+{name}" if used else name})
+                    hint = Message("labelling.ignored-items", name=name, option=option)
                     self.draft.ids[hint] = [f"record {number + 1}" for number in keys]
             return
         if part.has_requests and (self.draft.faults or not part.passed_over) and not part.rivals:
@@ -460,7 +475,11 @@ class _EvalReader:
             self.draft.ids[AGAIN] += [f"lines {', '.join(lines)} and {last}"] if group else []
 
     def _groups(self, row: Row, role: str, name: str | None) -> _Groups | None:
-        """The groups of alternatives in the field of a role; None if it is missing or blank."""
+        """The groups of alternatives in the field of a role, or in those joined; None if it is missing or blank."""
+        if name is not None and isinstance(joined := row.data.get(name), JoinedLabels):
+            parts = [self._groups(replace(row, data=joined), role, field) for field in joined]
+            filled = [groups for groups in parts if groups is not None]
+            return [group for groups in filled for group in groups] if filled else None
         if name is None or is_blank(row.data.get(name)):
             return None
         if any(map(describes_item, entries_of(row.data[name]))):

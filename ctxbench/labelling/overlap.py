@@ -230,7 +230,6 @@ _N_BEST = 10  # best items of each search, with which a changed item is compared
 
 _EQUAL = 1e-6  # float32 similarities this close are equal
 _BELOW = 0.5  # how far below the threshold the nearest pairs may be
-_LEAST_GAIN = 0.05  # least gain in margin of a new name that brings no item to the front
 _VERSION = re.compile(r"v?\d+|new|old|legacy|beta|alpha|deprecated")
 
 
@@ -543,7 +542,7 @@ def _changes(search: _Search, counter: TokenCounter, pair: OverlapPair) -> Itera
             effect = search.search_again({first_position: first, second_position: second, position: renamed})
             renames.append(EditEffect("rename", item.id, name, tokens, *effect))
     best = max(renames, key=lambda change: (change.first, change.margin or 0.0), default=None)
-    if best is not None and (best.first > search.n_within(1) or (best.margin or 0.0) >= pair.margin + _LEAST_GAIN):
+    if best is not None and best.first > search.n_within(1):
         yield best
 
 

@@ -670,19 +670,30 @@ def has_request(records: Sequence[Mapping[str, Any]]) -> bool:
 
 def useless_names(records: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> list[str]:
     """The faults of a mapping: one message per mapped field that no record has."""
-    values = [_mapped_values(record, names) for record in records]
     fields = list(dict.fromkeys(name for record in records for name in record))
-    hints = {theirs: "" if theirs in fields else suggest(theirs, fields) for theirs in names.values()}
+    pairs = [(field, path) for field, theirs in names.items() for path in _joined_paths(theirs, fields)]
     return [
-        Message("labelling.mapped-to-nothing", field=field, name=theirs, hint=hints[theirs])
-        for field, theirs in names.items()
-        if records and not any(_has_entries(mapped[field]) for mapped in values)
+        Message(
+            "labelling.mapped-to-nothing", field=field, name=path, hint="" if path in fields else suggest(path, fields)
+        )
+        for field, path in pairs
+        if records and not any(_has_entries(_mapped_values(record, {field: path})[field]) for record in records)
     ]
+
+
+class JoinedLabels(dict[str, Any]):
+    """The labels of a record in several fields that are mapped to one, by field."""
+
+
+def _joined_paths(theirs: str, fields: Collection[str]) -> list[str]:
+    """The fields that a mapping joins: `a` and `b` of `a+b`."""
+    return [theirs] if theirs in fields else theirs.split("+")
 
 
 def with_names(data: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str, Any]:
     """A record with fields renamed by the mapping, without other names of mapped fields."""
-    roots = {theirs if theirs in data else theirs.partition(".")[0] for theirs in names.values()}
+    paths = [path for theirs in names.values() for path in _joined_paths(theirs, data)]
+    roots = {path if path in data else path.partition(".")[0] for path in paths}
     mapped = {field: value for field, value in _mapped_values(data, names).items() if value is not None}
     values = {name: value for name, value in data.items() if name not in roots}
     return {snake(name) if snake(name) in READ_BESIDE else name: value for name, value in values.items()} | mapped
@@ -690,7 +701,12 @@ def with_names(data: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str
 
 def _mapped_values(data: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     """The values of mapped fields; None where a record has none. Only labels may be lists of objects."""
-    values = {name: data[path] if path in data else _labels_at(data, path.split(".")) for name, path in names.items()}
+    values: dict[str, Any] = {}
+    for name, theirs in names.items():
+        paths = _joined_paths(theirs, data)
+        parts = {path: data[path] if path in data else _labels_at(data, path.split(".")) for path in paths}
+        filled = {path: value for path, value in parts.items() if value is not None}
+        values[name] = parts[theirs] if theirs in parts else JoinedLabels(filled) if filled else None
     for name in {"query", "id", "split"} & set(values):
         if isinstance(values[name], list) and "." in names[name] and not messages_of(values[name]):
             texts = [entry.get("id") if isinstance(entry, Mapping) else entry for entry in values[name]]

@@ -87,8 +87,11 @@ def summary(
     causes = check_texts.causes(check, locations, details="--verbose" if more == MORE else "")
     per_cause = max(1, _LINES // (2 * len(causes))) if causes else 0
     n = check_texts.n_lost(check)
+    always_on, removed_items = check_texts.always_on_changes(check), check_texts.removed_items(check)
     parts = [
         ("Problems", problems, 1),
+        ("Always-on items that changed", always_on, 1),
+        ("Removed items that no label requires", [removed_items] if removed_items else [], 1),
         (f"Losses: {count(n, 'required item')}" if n else "Losses", () if problems else losses, 1),
         ("Causes and suggested fixes", causes, per_cause),
     ]
@@ -107,6 +110,16 @@ def summary(
         n_lines=6 if check.verdict is Verdict.NOT_COMPARABLE else 2,
         style=f"bold {_STYLES.get(check.verdict, 'red')}",
     )
+
+
+def uncut(document: Document) -> Document:
+    """The document with all lines of its texts, for a log: it has no terminal whose height counts."""
+    sections = tuple(replace(section, blocks=tuple(map(_uncut, section.blocks))) for section in document.sections)
+    return replace(document, n_lines=0, sections=sections, closing=tuple(map(_uncut, document.closing)))
+
+
+def _uncut(block: Block) -> Block:
+    return replace(block, n_lines=0) if isinstance(block, Text | Bullets) else block
 
 
 def document(check: Check, *, accept: str = "", first: str = "", locations: Locations = NO_LOCATIONS) -> Document:

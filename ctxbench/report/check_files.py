@@ -160,22 +160,15 @@ def _selector(check: SelectorCheck, locations: Locations) -> dict[str, Any]:
             for requirement in check.unmet
         ],
         "causes": [
-            {
-                **_cause(group.cause),
-                "lost": group.lost,
-                "gained": group.gained,
-                "other_changes": group.others,
-                "tokens": group.tokens,
-                "queries": list(group.queries),
-                "fix": str(group.fix),
-                "fix_code": group.fix.code,
-                **_location(locations.of_cause(group.cause, check.dataset, [check.selector])),
-            }
+            {**_group(group), **_location(locations.of_cause(group.cause, check.dataset, [check.selector]))}
             for group in check.causes
         ],
         "token_changes": [
             {**asdict(item), "tokens": item.tokens, **_location(locations.item(check.dataset, item.item))}
             for item in check.token_changes
+        ],
+        "item_changes": [
+            {**asdict(change), **_location(locations.item(check.dataset, change.item))} for change in check.item_changes
         ],
         "changes": [_change(change) for change in check.changes],
         "swaps": list(check.swaps),
@@ -222,6 +215,19 @@ def _cause(cause: Cause) -> dict[str, Any]:
         "subjects": list(cause.subjects),
         "detail": whole_detail(cause),
         "values": dict(cause.values),
+    }
+
+
+def _group(group: CauseGroup) -> dict[str, Any]:
+    return {
+        **_cause(group.cause),
+        "lost": group.lost,
+        "gained": group.gained,
+        "other_changes": group.others,
+        "tokens": group.tokens,
+        "queries": list(group.queries),
+        "fix": str(group.fix),
+        "fix_code": group.fix.code,
     }
 
 
@@ -349,6 +355,7 @@ def _notes(check: Check, locations: Locations, *, strict: bool) -> Iterator[_Not
     yield from _causes(check, strict, locations)
     yield from _metric_notes(check, strict, locations)
     yield from _servers(check, strict)
+    yield from _always_on_notes(check, strict, locations)
     yield from _token_changes(check, locations)
     yield from _notices(check)
 
@@ -541,6 +548,23 @@ def _servers(check: Check, strict: bool) -> Iterator[_Note]:
         )
 
 
+def _always_on_notes(check: Check, strict: bool, locations: Locations) -> Iterator[_Note]:
+    """Always-on items that are gone, no longer always-on or edited, once per dataset."""
+    pairs = {
+        (selector.dataset, change.item): change for selector in check.selectors for change in selector.item_changes
+    }
+    for (dataset, item), change in pairs.items():
+        if change.always:
+            yield _Note(
+                error=strict and change.lost and check.verdict is Verdict.INCONCLUSIVE,
+                title=f"always-on item changed on {dataset}",
+                text=change.text,
+                kind="always-on item",
+                subject=f"{dataset}: {item}",
+                location=partial(locations.item, dataset, item),
+            )
+
+
 def _token_changes(check: Check, locations: Locations) -> Iterator[_Note]:
     """Items that cost more tokens where tokens decide, each at its line, the largest change first; once per dataset."""
     token_changes: dict[tuple[str, str], TokenChange] = {}
@@ -678,6 +702,9 @@ def _cases(check: SelectorCheck, strict: bool, locations: Locations) -> Iterator
     for server, reason in zip(check.outdated, server_reasons(check.outdated), strict=True):
         outcome = _outcome(Verdict.INCONCLUSIVE, strict)
         yield _Case(f"server: {server.name}", outcome, str(Verdict.INCONCLUSIVE), reason)
+    for lost in (item_change for item_change in check.item_changes if item_change.lost):
+        outcome = _outcome(Verdict.INCONCLUSIVE, strict)
+        yield _Case(f"always-on item: {lost.item}", outcome, str(Verdict.INCONCLUSIVE), lost.text)
     outcome = _outcome(check.lost_verdict, strict)
     note = "it may be chance: " if check.lost_verdict is Verdict.INCONCLUSIVE else "within what may be lost: "
     message = f"{check.lost} lost, {check.gained} gained, at most {check.allowed} more may be lost than gained"

@@ -62,6 +62,7 @@ class Locations:
         embedder: the line of the gate file that names the model; 0 = none does.
         minimums: the lines of the gate file that set minimums, by metric.
         gone: whether a file of a location is no longer there.
+        left_out: why a file gives an agent no item, by dataset and file; empty where that is not known.
         item: the location of an item by dataset and id.
         query: that of a query, likewise.
         labels: that of a query's label of an item, or of its first one, by dataset, query and, if wanted, item.
@@ -75,6 +76,7 @@ class Locations:
     embedder: int = 0
     minimums: Mapping[str, int] = field(default_factory=dict)
     gone: Callable[[str], bool] = lambda _file: False
+    left_out: Callable[[str, str], str] = lambda _dataset, _file: ""
     item: Callable[[str, str], Location] = unknown_location
     query: Callable[[str, str], Location] = unknown_location
     labels: Callable[..., Location] = unknown_location
@@ -303,7 +305,7 @@ def exclusion_text(change: Change) -> str:
     if not change.missed_by:
         return rule
     missed = f"{change.missed_by:.4f}" if change.missed_by >= _LEAST else f"less than {_LEAST}"
-    return f"{rule}; its score is {missed} too low"
+    return f"{rule}; the lowest offered score is {missed} higher"
 
 
 def direction(change: Change) -> str:
@@ -409,7 +411,7 @@ def is_acceptable(check: Check) -> bool:
     if check.loosened:
         return True
     if check.verdict is Verdict.SAME:
-        return any(selector.left_out.get("new") for selector in check.selectors)
+        return bool(always_on_changes(check)) or any(selector.left_out.get("new") for selector in check.selectors)
     if check.verdict is Verdict.INCONCLUSIVE:
         return any(selector.verdict is Verdict.INCONCLUSIVE and not selector.outdated for selector in check.selectors)
     return check.verdict is not Verdict.WORSE or any(map(_is_worse_without_pins, check.selectors))
@@ -494,7 +496,8 @@ def _main_reason(check: SelectorCheck) -> str:
         ),
     ]
     judges = check.verdict not in (Verdict.NOT_COMPARABLE, Verdict.SAME)
-    return "; ".join(clauses) if clauses and judges and not check.outdated else check.reasons[0].rstrip(".")
+    is_sure = not (check.outdated or any(change.lost for change in check.item_changes))
+    return "; ".join(clauses) if clauses and judges and is_sure else check.reasons[0].rstrip(".")
 
 
 def _mean(judged: MetricVerdict, value: float) -> str:
@@ -545,7 +548,9 @@ def other_verdicts(check: Check) -> str:
     names = group_pairs((selector.verdict, selector_name(selector)) for selector in further)
     clauses = [f"{verdict}: {first_few(titles, _NAMED_IDS_BRIEFLY)}" for verdict, titles in names.items()]
     text = f"also {'; '.join(clauses)}" if clauses else ""
-    return "; ".join(filter(None, [replacement_text(check), text, *check.unjudged]))
+    new = {selector.dataset: ids for selector in check.selectors if (ids := selector.left_out.get("new"))}
+    not_judged = [f"new on {dataset}, not judged: {_counted_queries(queries)}" for dataset, queries in new.items()]
+    return "; ".join(filter(None, [replacement_text(check), text, *not_judged, *check.unjudged]))
 
 
 def losses(check: Check) -> list[str]:
@@ -569,7 +574,12 @@ def losses(check: Check) -> list[str]:
             pins.setdefault((dataset, pin.query, pin.pin), f"pin{line}: {pin.query}{end}: {pin.message}")
     pairs = group_pairs(((dataset, item), query) for dataset, item, query in _lost(check))
     by_item = sorted(pairs.items(), key=lambda entry: -len(entry[1]))
-    lost = [f"{item}: lost for {_counted_queries(queries)}{ends.get(name, '')}" for (name, item), queries in by_item]
+    gone_items = {(dataset, item) for dataset, *items in gone for item in items}
+    lost = [
+        f"{item}: lost for {_counted_queries(queries)}{ends.get(name, '')}"
+        for (name, item), queries in by_item
+        if (name, item) not in gone_items
+    ]
     return _first_lines([*gone.values(), *missed, *pins.values(), *lost])
 
 
@@ -586,6 +596,18 @@ def _lost(check: Check) -> dict[tuple[str, str, str], None]:
         for change in selector.changes
         if change.lost and change.required
     }
+
+
+def always_on_changes(check: Check) -> list[str]:
+    """The always-on items that are gone, no longer always-on or edited, a line each."""
+    texts = (change.text for selector in check.selectors for change in selector.item_changes if change.always)
+    return _first_lines([*dict.fromkeys(texts)])
+
+
+def removed_items(check: Check) -> str:
+    """The other removed items that no label requires, on one line; empty where there are none."""
+    changes = (change for selector in check.selectors for change in selector.item_changes if not change.always)
+    return first_few([*dict.fromkeys(change.item for change in changes)])
 
 
 def problems(check: Check) -> list[str]:
@@ -617,9 +639,12 @@ def causes(check: Check, locations: Locations, *, details: str = "") -> list[str
     """
     texts, found = [], main_causes(ranked_selectors(check))
     for selector, group in found[:_N_CAUSES]:
-        where = locations.text(locations.of_cause(group.cause, selector.dataset, [selector.selector]))
+        location = locations.of_cause(group.cause, selector.dataset, [selector.selector])
+        where, is_gone = locations.text(location), group.cause.kind is CauseKind.GONE
+        why = locations.left_out(selector.dataset, location[0]) if is_gone and location[0] else ""
         counts = ", ".join(f"{n:,} {word}" for n, word in ((group.lost, "lost"), (group.gained, "gained")) if n)
-        cause = f"{group.cause.code} {cause_text(group.cause)}{f' ({counts})' if counts else ''}".lstrip()
+        phrase = "; ".join(filter(None, [cause_text(group.cause), why]))
+        cause = f"{group.cause.code} {phrase}{f' ({counts})' if counts else ''}".lstrip()
         lines = [f"{where}: {cause}" if where else cause, f"fix: {group.fix}" if group.fix else ""]
         texts.append("\n".join(map(sentence, filter(None, lines))))
     n_more = len(found) - _N_CAUSES
@@ -655,7 +680,9 @@ def next_steps(check: Check, *, accept: str, first: str, removed: str) -> list[s
     verdict, is_refused = check.verdict, check.verdict is Verdict.NOT_COMPARABLE and not check.loosened
     left_out = {why for selector in check.selectors for why, queries in selector.left_out.items() if queries}
     pins, before = pin_advice(check), f"{first}, then " if first else ""
-    purposes = {Verdict.BETTER: "To keep the gain", Verdict.SAME: "To include the new queries"}
+    purposes = {Verdict.BETTER: "To keep the gain"}
+    if not always_on_changes(check):
+        purposes[Verdict.SAME] = "To include the new queries"
     purpose = "If the change is intended" if check.loosened else purposes.get(verdict, "If the change is intended")
     steps = {
         _first_step(check): True,
@@ -683,7 +710,10 @@ def _first_step(check: Check) -> str:
         if any(server.error for server in outdated):
             return "Correct the servers that did not answer, for the reason above, and check again."
         command = shlex.join(["ctxbench", "check", check.name, "--recapture"])
-        return f"Ask the servers again: `{command}`." if outdated else "Label more queries to decide it."
+        if outdated:
+            return f"Ask the servers again: `{command}`."
+        lost = any(change.lost for selector in check.selectors for change in selector.item_changes)
+        return "" if lost else "Label more queries to decide it."
     groups = (group for selector in check.selectors for group in selector.causes)
     can_fix = any(group.fix and group.fix.possible and group.lost for group in groups)
     return "Apply the suggested fix." if can_fix and check.verdict is Verdict.WORSE else ""

@@ -181,25 +181,26 @@ def winner_sentence(
     """What a selector offers and what that costs, then the same of another; without its end.
 
     `a offers all that is needed for 97.0% of requests at 365 tokens; b for 96.0% at 541 (tokens: not significant)`.
-    Means of several datasets become ranges, which are not said to be significant or not. Equal figures are a tie.
+    Means of several datasets become ranges, with on how many they are significant. Equal figures are a tie.
 
     Args:
-        name: of the selector.
-        compared: of the other.
+        name, compared: of the selector, and of the other.
         complete, tokens: means by dataset.
-        unit: of the tokens, `tokens in all`. With it the loss of completeness is said that an interval does not
-            exclude; without it the figures are of a tuning, which says what its constraints hold.
+        unit: of the tokens, `tokens in all`. With it more is said of significance; without it the figures are of a
+            tuning, which says what its constraints hold.
     """
     share, other = (_span("completeness", means) for means in _sides(complete))
     cost, other_cost = (f" at {_span('tokens', means)}" if tokens else "" for means in _sides(tokens))
-    doubts = [
-        title
-        for title, means in (("completeness", complete), ("tokens", tokens))
-        if len(means) == 1 and not means[0].significant and means[0].value != means[0].compared
-    ]
+    sides = {"completeness": complete, "tokens": tokens}
+    flags = {title: [m.significant for m in pairs if m.value != m.compared] for title, pairs in sides.items()}
+    doubts = [title for title, significant in flags.items() if not all(significant)]
     loss = -complete[0].low if unit and "completeness" in doubts and complete[0].value < complete[0].compared else 0.0
     excluded = f"; a loss of up to {100 * loss:.1f} points is not excluded" if 0 < loss < math.inf else ""
-    end = f" ({' and '.join(doubts)}: {NOT_SIGNIFICANT}{excluded})" if doubts else ""
+    certain = "".join(f"; {title}: significant" for title in flags if unit and flags[title] and title not in doubts)
+    end = f" ({' and '.join(doubts)}: {NOT_SIGNIFICANT}{excluded}{certain})" if doubts else ""
+    if (n := len(complete)) > 1:
+        texts = [f"{title}: significant on {sum(values)} of {n}" for title, values in flags.items() if values]
+        end = f" ({'; '.join(texts)})" if unit and doubts else ""
     unit, unmeasured = (f" {unit or 'tokens'}", "") if tokens else ("", "; tokens were not measured")
     tied = len(complete) == 1 and (share, cost) == (other, other_cost)
     name, rest = (f"{name} and {compared} tie: each", "") if tied else (name, f"; {compared} for {other}{other_cost}")

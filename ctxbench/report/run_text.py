@@ -109,7 +109,8 @@ def console_tables(summary: RunSummary, *, console: Console) -> list[RenderableT
     printed: dict[tuple[str, Metric], None] = {}
     for table, hidden in zip(tables, dropped, strict=True):
         parts += _dataset(table, hidden, console=console, common=set(common))
-        printed |= {(column.title, column.metric): None for column in table.columns}
+        in_all = [column for column in hidden if str(column.metric) == "total_tokens"]  # which the answer counts
+        printed |= {(column.title, column.metric): None for column in (*table.columns, *in_all)}
     words = column_words(printed)
     answer = Text(printable(run_answer(summary), plain), style="bold")
     return [answer, Text(), *parts, *dim_notes([*([words] if words else []), *common, _OUTSIDE], plain=plain)]

@@ -46,6 +46,8 @@ from ctxbench.selectors.definition import (
     PresetsFile,
     TunedBlock,
     TunedPreset,
+    definition_hash,
+    parameter_texts,
     read_with,
     switched_steps,
     used_names,
@@ -292,6 +294,34 @@ def _selector_of_none(selector: str) -> Definition:
             f"changed under `settings:` there, beside that selector"
         )
     return read_definition(Path(selector)) if is_file(selector) else definition(selector)
+
+
+def tuned_preset(selector: str, definition: Definition, values: Mapping[str, Value], **fields: Any) -> TunedPreset:
+    """A preset with the values of a selector that have an effect.
+
+    The preset of an agent file is one of the selector that the file names, so that the file itself can name the preset.
+
+    Args:
+        selector: a shipped one, or a YAML file.
+        definition: of it.
+        values: of all its parameters.
+        **fields: others of `TunedPreset`.
+    """
+    if is_file(selector) and is_agent_file(selector):
+        agent = read_agent(Path(selector))
+        definition, _preset = _named_by(agent)
+        selector = agent.selector if is_file(agent.selector) else definition.name
+        if agent.presets is not None:
+            selector = (
+                read_with(_selector_of_none, agent.presets, preset=agent.selector).presets[agent.selector].selector
+            )
+    return TunedPreset(
+        set=definition.in_force(values),
+        selector=selector,
+        definition=definition_hash(definition),
+        parameters=parameter_texts(definition),
+        **fields,
+    )
 
 
 def _with_system(spec: Mapping[str, Any], system: str) -> Mapping[str, Any]:

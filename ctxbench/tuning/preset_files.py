@@ -43,8 +43,8 @@ from ctxbench.model.requests import Batch, Request
 from ctxbench.pipelines.fits import PROBABILITY, Fit, in_front, write_calibrations
 from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.search.resources import LocalResources
-from ctxbench.selectors.definition import Definition, TunedPreset, definition_hash, parameter_texts
-from ctxbench.selectors.definitions import find_definition, is_file, write_presets
+from ctxbench.selectors.definition import Definition, TunedPreset
+from ctxbench.selectors.definitions import find_definition, is_file, tuned_preset, write_presets
 from ctxbench.selectors.selector import Parameter, Value
 from ctxbench.tuning.fit_examples import folds_of, groups_of, make_examples
 from ctxbench.tuning.inputs import TuningInputs, open_tuning
@@ -315,19 +315,16 @@ def write_presets_of(result: DatasetTuning, ready: TuningInputs, path: Path) -> 
 def _preset(outcome: PolicyOutcome, chosen: SettingResult, ready: TuningInputs) -> TunedPreset:
     policy = outcome.policy
     tunable = ready.tunable(chosen.selector)
-    is_pipeline = tunable.answers is None
+    fields: dict[str, Any] = {
+        "about": policy.about,
+        "policy": {**policy_block(policy), "verdicts": [verdict_block(verdict) for verdict in outcome.verdicts]},
+        "tuning": _figures(chosen.tuning),
+        "test": _figures(chosen.test),
+    }
+    if tunable.answers is not None:
+        return TunedPreset(set=dict(chosen.values), answers=tunable.source, **fields)
     source = str(ready.file.base / tunable.source) if is_file(tunable.source) else tunable.source
-    return TunedPreset(
-        set=dict(chosen.values),
-        about=policy.about,
-        selector=source if is_pipeline else "",
-        definition=definition_hash(tunable.definition) if is_pipeline else "",
-        parameters=parameter_texts(tunable.definition) if is_pipeline else {},
-        answers="" if is_pipeline else tunable.source,
-        policy={**policy_block(policy), "verdicts": [verdict_block(verdict) for verdict in outcome.verdicts]},
-        tuning=_figures(chosen.tuning),
-        test=_figures(chosen.test),
-    )
+    return tuned_preset(source, tunable.definition, tunable.values(chosen.values), **fields)
 
 
 def policy_block(policy: Policy) -> dict[str, Any]:

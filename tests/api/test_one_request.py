@@ -207,4 +207,6 @@ def test_the_page_on_agents_in_python_runs(agent_folder, capsys):
     assert names["tools"] == [by_name["refund"]]
     assert "first call" in capsys.readouterr().out
     assert names["tools_or_all"]("mail") == [by_name["mail"]]
+    call = {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "function": {"name": "refund"}}]}
+    assert names["tools_or_all"]("mail", [call]) == [by_name["mail"]]
     assert names["tools_or_all"](None) == list(by_name.values())

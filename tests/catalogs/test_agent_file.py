@@ -221,17 +221,17 @@ class TestFaults:
         (project / "none").mkdir()
         path = agent(project, "sources: {rules: ., references: none}")
         assert open_catalog(path).hash == open_catalog(path).hash
-        more = f"2 notes on its sources; `ctxbench init {project}` shows them"
-        assert [record.getMessage() for record in caplog.records] == [f"{path}: {more}"]
-        assert odd_in(read_agent(path).parts()) == [
+        notes = [
             f"Cursor rules: .cursor/rules/odd.mdc, line 2: {said}; it is read as false",
             "none: no Markdown file under it; name another folder",
         ]
-        path = agent(project, "sources: {rules: .}")
+        assert odd_in(read_agent(path).parts()) == notes
+        assert caplog.messages == [f"{path}: {note}" for note in notes]
+        for name in ("strange", "stranger"):
+            (project / ".cursor" / "rules" / f"{name}.mdc").write_text("---\nalwaysApply: perhaps\n---\nText")
         open_catalog(path)
-        assert caplog.messages[1:] == [
-            f"{path}: Cursor rules: .cursor/rules/odd.mdc, line 2: {said}; it is read as false"
-        ]
+        more = f"4 notes on its sources; `ctxbench init {project}` shows them"
+        assert caplog.messages[2:] == [f"{path}: {more}"]
 
 
 @pytest.mark.parametrize("name", ["tools.json", "tools.jsonl"])

@@ -490,6 +490,12 @@ class TestCheck:
         assert cli("check", "gate.yaml", "--accept").code == 0
         assert cli("check", "gate.yaml", "--output-format", "json").json["selectors"][0]["compared"] == len(EVALS)
 
+    def test_an_emptied_rule_is_gone_and_the_cause_says_why(self, gate, cli):
+        Path(".cursor/rules/refunds.mdc").write_text(RULE.partition("Ask")[0])
+        done = cli("check", "gate.yaml")
+        assert done.code == 1
+        assert ".cursor/rules/refunds.mdc has no text; left out" in " ".join(done.out.split())
+
     def test_a_setting_of_the_agent_is_a_cause(self, gate, cli, place):
         write(place, AGENT | {"settings": {"n": 3}})
         assert "1 -> 3" in cli("check", "gate.yaml", "--verbose").out

@@ -466,6 +466,22 @@ def test_documents_and_further_lists_are_told_with_the_line_that_names_them(cli,
     assert "not taken" not in cli("init").out
 
 
+def test_sources_that_came_later_are_told_with_the_line_that_names_them(cli, project):
+    (project / "agent.yaml").write_text("name: desk\nsources: {references: docs}\n")
+    (project / ".mcp.json").write_text(json.dumps({"mcpServers": {"desk": {"command": "desk"}}}))
+    done = cli("init")
+    to = "to sources in agent.yaml"
+    assert [line for line in done.out.splitlines() if line.startswith("not taken")] == [
+        f"not taken: 1 file of rules and skills; add `rules: .` {to}",
+        f"not taken: tools.json (2 tools); if no server gives these tools, add `tools: [tools.json]` {to}",
+    ]
+    steps = [line.strip() for line in done.out.partition("Next:\n")[2].splitlines()]
+    capture = steps.index("ctxbench data capture --agent agent.yaml")
+    assert steps[capture - 1] == f"add `mcp: .mcp.json` {to}, which does not name these servers yet"
+    (project / "agent.yaml").write_text("name: desk\nsources: {mcp: .mcp.json, rules: ., tools: tools.json}\n")
+    assert "add `" not in cli("init").out
+
+
 def test_a_list_that_is_none_of_tools_is_passed_over(cli, project):
     (project / "tools.json").write_text('{"compilerOptions": {}}')
     assert "not taken: tools.json, whose form is not known" in cli("init").out

@@ -62,7 +62,7 @@ def test_of_a_pair_that_is_told_apart_that_is_said(tmp_path, capsys):
     shown(path, threshold=0.5)
     out = capsys.readouterr().out
     assert ": 1 (0 taken), sorted by how far the wrong item leads" in out
-    assert out.endswith("    each comes before the other where it is searched for\n")
+    assert out.endswith("    a search for either finds that item before the other\n")
 
 
 def test_where_nothing_reads_alike_the_nearest_pairs_are_named(tmp_path, capsys):

@@ -132,7 +132,7 @@ def test_a_store_of_one_conversation_need_not_be_named(select, store):
         (["--history", "none.json"], "cannot read none.json"),
         (["--history", "messages.json"], 'message 2: expected {"role", "content"}, both texts, got {\'role\': '),
         (["--history", "messages.json#c1"], "messages.json is a list of messages, not of conversations"),
-        (["--history", "items.jsonl"], "an exchange has no field '_id'"),
+        (["--history", "items.jsonl"], "expected the messages of one conversation, a JSON list"),
         (["--history", "message.json"], "messages must be a JSON list, "),
         (
             ["--history", "roles.json"],

@@ -9,6 +9,7 @@ import sys
 import pytest
 import yaml
 
+import ctxbench
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.files import write_dataset
 from ctxbench.datasets.queries import DatasetQuery, Label
@@ -183,6 +184,28 @@ def test_of_an_agents_selector_it_is_said_how_to_take_a_preset(cli, shop, policy
     now = cli("select", "amber", "--agent", "agent.yaml", "--embedder", "hashing", "--json").json["parameters"]
     assert {name: now[name] for name in chosen} == chosen
     assert "to take" not in cli("tune", shop, "-p", policy(), "--out", "other").out
+
+
+def test_an_agent_file_takes_the_preset_of_its_own_selector(cli, shop, policy, place):
+    (place / "tools.json").write_text(json.dumps([{"name": "amber", "description": "Does amber."}]))
+    agent = {"name": "desk", "sources": {"tools": ["tools.json"]}, "selector": "semantic", "system": "You help."}
+    (place / "agent.yaml").write_text(yaml.safe_dump(agent | {"include": {"otherwise": "agent"}}))
+    done = cli("tune", shop, "-p", policy(selectors=[{**FEWER, "selector": "agent.yaml"}]))
+    assert done.code == 0, done.err
+    shutil.copytree(place / "runs/tune-ok-shop/presets", place / "presets")
+    shutil.rmtree(place / "runs")
+    chosen = {"presets": "presets/shop.yaml", "preset": "aggressive"}
+    (place / "agent.yaml").write_text(yaml.safe_dump(agent | {"selector": chosen}))
+    set_ = yaml.safe_load((place / "presets/shop.yaml").read_text())["presets"]["aggressive"]["set"]
+    asked = cli("select", "amber", "--agent", "agent.yaml", "--embedder", "hashing", "--json")
+    assert (asked.code, {name: asked.json["parameters"][name] for name in set_}) == (0, set_), asked.err
+    catalog = ctxbench.catalog("agent.yaml")
+    assert ctxbench.select("amber", catalog, selector="agent.yaml", embedder="hashing").ids == ["tool:amber"]
+    assert ctxbench.select("amber", catalog, selector=chosen, embedder="hashing").ids == ["tool:amber"]
+    (place / "gate.yaml").write_text(f"datasets: [{shop}]\nselectors: [agent.yaml]\nembedder: hashing\n")
+    for words in (("check", "gate.yaml", "--accept"), ("check", "gate.yaml")):
+        done = cli(*words)
+        assert done.code == 0, done.err
 
 
 # Ranks all that shares a word with the request; counts how often it is started.

@@ -8,10 +8,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ctxbench.evaluation.comparisons import agreeing, compare_metric, gain_loss_interval, grouped_compare
+from ctxbench.evaluation.comparisons import (
+    POWER,
+    agreeing,
+    compare_metric,
+    detectable,
+    gain_loss_interval,
+    grouped_compare,
+)
 from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.evaluation.statistics import compare, holm
-from ctxbench.gate.results import POWER, MetricPair, Verdict, detectable, judge_metrics
+from ctxbench.gate.results import MetricPair, Verdict, judge_metrics
 from ctxbench.gate.settings import CheckSettings, Tolerance
 from tests.gate.gate_cases import snapshot
 

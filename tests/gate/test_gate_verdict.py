@@ -10,7 +10,9 @@ from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.gate.gate import SnapshotPairs, check
 from ctxbench.gate.results import Verdict
 from ctxbench.gate.settings import CheckSettings
-from tests.gate.gate_cases import identity, offered, snapshot
+from ctxbench.report.check_document import summary
+from ctxbench.report.document import markdown
+from tests.gate.gate_cases import identity, item, offered, snapshot
 
 COMPLETENESS = (parse_metric("completeness"),)
 TOKENS = {"a": 100, "b": 100, "rules": 20_000}
@@ -125,3 +127,56 @@ def test_a_saving_is_one_whatever_the_session_costs():
         ("total_tokens", Verdict.SAME),  # within 5% of what it is in all
     ]
     assert (one.verdict, one.reasons) == (Verdict.BETTER, ("tokens 200 -> 100 (-100)",))
+
+
+ALWAYS = item("rule:AGENTS.md", text="Check the PIN. Refund at most 50.", include="always")
+
+
+def with_rule(rule, tokens=0, more=(), **given):
+    """60 queries that need `a`, each also with an always-on rule of so many tokens."""
+    names = [f"q{i:03}" for i in range(60)]
+    session = [offered(rule.id, mode="always")] if rule is not None and rule.include == "always" else []
+    items = [item("a"), item("b"), *([rule] if rule is not None else []), *map(item, more)]
+    return snapshot(
+        {name: [*session, "a"] for name in names},
+        required={name: ["a"] for name in names},
+        items=items,
+        tokens={ALWAYS.id: tokens},
+        **given,
+    )
+
+
+@pytest.mark.parametrize(
+    ("rule", "tokens", "verdict", "kind", "reason"),
+    [
+        (None, 0, Verdict.INCONCLUSIVE, "gone", "always-on rule:AGENTS.md (100 tokens): no longer in the catalog; no "),
+        (replace(ALWAYS, include="agent"), 100, Verdict.INCONCLUSIVE, "not always", "always-on rule:AGENTS.md (100 "),
+        (replace(ALWAYS, text="Check."), 40, Verdict.SAME, "edited", "total_tokens 110 -> 50 (-60), but by "),
+        (replace(ALWAYS, text="Check all."), 101, Verdict.SAME, "edited", "total_tokens 110.0 -> 111.0"),
+        (replace(ALWAYS, title="x"), 100, Verdict.SAME, "", "no required item lost, "),
+    ],
+)
+def test_the_loss_of_an_always_on_item_is_no_gain(rule, tokens, verdict, kind, reason):
+    metrics = tuple(map(parse_metric, ("completeness", "tokens", "total_tokens")))
+    pairs = SnapshotPairs([(with_rule(ALWAYS, 100), with_rule(rule, tokens, identity=NEW))])
+    result = check(pairs, CheckSettings(metrics=metrics), name="g", base="a", head="b")
+    one = result.selectors[0]
+    assert (one.verdict, one.reasons[0][: len(reason)]) == (verdict, reason)
+    assert [str(change.kind) for change in one.item_changes] == ([kind] if kind else [])
+    assert (result.exit_code(), result.exit_code(strict=True)) == (0, int(verdict is Verdict.INCONCLUSIVE))
+    assert one.item_changes == () or "AGENTS.md" in summary_of(result)
+    assert "keep the gain" not in summary_of(result)
+
+
+def test_a_removed_item_that_no_label_requires_is_named():
+    pairs = SnapshotPairs([(with_rule(ALWAYS, 100, more=["c"]), with_rule(ALWAYS, 100, identity=NEW))])
+    result = check(pairs, CheckSettings(metrics=COMPLETENESS), name="g", base="a", head="b")
+    assert result.verdict is Verdict.SAME
+    assert [(change.item, change.always) for change in result.selectors[0].item_changes] == [("tool:s:c", False)]
+    assert "Removed items that no label requires" in summary_of(result)
+    assert "tool:s:c" in summary_of(result)
+
+
+def summary_of(result):
+    """The short report as Markdown."""
+    return markdown(summary(result, accept="ctxbench check --accept"))

@@ -45,7 +45,7 @@ def run(*datasets, base=BASE, errors=0, estimates=None):
 SENTENCES = {
     "cheaper": (
         "learned/normal offers all that is needed for 97.0% of requests at 365 tokens; semantic/spec for 96.0% at 541 "
-        "(completeness: not significant)."
+        "(completeness: not significant; tokens: significant)."
     ),
     "better": "a offers all that is needed for 99.0% of requests at 600 tokens; semantic/spec for 96.0% at 541.",
     "base": (
@@ -55,7 +55,7 @@ SENTENCES = {
     "worse": "semantic/spec offers all that is needed for 96.0% of requests at 541 tokens; bm25 for 76.0% at 241.",
     "few queries": (
         "semantic/spec offers all that is needed for 96.0% of requests at 541 tokens; a for 86.0% at 441 "
-        "(completeness: not significant)."
+        "(completeness: not significant; tokens: significant)."
     ),
     "equal": "semantic/spec and twin tie: each offers all that is needed for 96.0% of requests at 541 tokens.",
     "no tokens": (
@@ -63,7 +63,7 @@ SENTENCES = {
     ),
     "bounds": (
         "a offers all that is needed for 96.0% of requests at 535 tokens; semantic/spec for 96.0% at 541 "
-        "(completeness: not significant)."
+        "(completeness: not significant; tokens: significant)."
     ),
 }
 ROWS = {
@@ -108,7 +108,7 @@ def test_a_loss_that_is_not_significant_is_said_to_be_possible():
     made = run({"a": against((-0.086,), -1700.0, base=(1.0, 2550.0))}, base="everything")
     assert run_answer(made) == (
         "a offers all that is needed for 91.4% of requests at 850 tokens; everything for 100.0% at 2,550 "
-        "(completeness: not significant; a loss of up to 19.2 points is not excluded)."
+        "(completeness: not significant; a loss of up to 19.2 points is not excluded; tokens: significant)."
     )
 
 
@@ -133,6 +133,8 @@ def test_over_several_datasets_figures_are_ranges():
     assert run_answer(made, made.datasets[0]) == (
         "a offers all that is needed for 99.0% of requests at 487 tokens; semantic/spec for 96.0% at 541."
     )
+    made = run({"a": against((0.03,), -54.0)}, {"a": against(0.02, -270.0)})
+    assert run_answer(made).endswith("at 541 (completeness: significant on 1 of 2; tokens: significant on 2 of 2).")
     assert run_answer(run({"a": against(-0.1, 54.0)}, {"a": against(-0.1, 54.0)})).startswith(
         "Best on 2 of 2 datasets: semantic/spec offers all that is needed for 96.0% of requests at 541 tokens; a for 86"
     )

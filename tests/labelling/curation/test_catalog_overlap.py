@@ -75,6 +75,8 @@ def test_what_a_change_would_do_is_what_the_changed_catalog_gives():
         tool("send", "Send mail to persons."),
         tool("close", "Shut the books of a year. Archived books stay shut, for good, and nobody opens them again."),
         tool("shut", "Shut the books of a year, archived."),
+        tool("a", "Open a ticket of a customer for the help desk."),
+        tool("b", "Open a ticket of a customer. Works for tickets of a customer that were closed, too."),
     ]
     result = found(items, threshold=0.7, changed=None)
     by_id = {item.id: item for item in items}
@@ -84,7 +86,7 @@ def test_what_a_change_would_do_is_what_the_changed_catalog_gives():
         if change.what == "rename":
             kept = {**by_id, change.item: tool(change.name, by_id[change.item].description)}
             then = found([*kept.values()])
-            assert change.first == then.first
+            assert change.first == then.first > result.first
             assert change.tokens == then.tokens - result.tokens
         else:
             one = merge_items(*(by_id[id_] for id_ in pair.items))

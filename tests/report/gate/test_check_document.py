@@ -141,7 +141,7 @@ def test_a_lost_required_item_is_told_with_rule_scores_cause_and_mend(made):
     assert row == (
         ("q2", "please review my code"),
         "rule:code%20review",
-        "its score is below threshold=0.3; its score is 0.0500 too low",
+        "its score is below threshold=0.3; the lowest offered score is 0.0500 higher",
         "0.5000 -> 0.2500, rank 2 -> 9",
         "item edited: text of rule:code%20review edited",
         "bring the words of q2 back",

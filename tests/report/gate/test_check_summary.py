@@ -9,7 +9,7 @@ import pytest
 from ctxbench.catalogs.mcp_config import CapturedServer
 from ctxbench.gate.results import Cause, CauseGroup, CauseKind, FigureChange, Fix, Loosened, Replacement, Verdict
 from ctxbench.gate.verdict import with_servers
-from ctxbench.report.check_document import MORE, summary
+from ctxbench.report.check_document import MORE, summary, uncut
 from ctxbench.report.check_texts import (
     Locations,
     causes,
@@ -29,7 +29,7 @@ LOCATIONS = Locations(gate="gate.yaml", item=lambda _dataset, item: ("data/corpu
 WORSE = """\
 worse: semantic/normal on desk: 1 required item lost, 0 gained (allowed: 0); 1 pin broken; completeness 100.0% -> 50.0%
 
-also inconclusive: dense on desk; better: hybrid on desk
+also inconclusive: dense on desk; better: hybrid on desk; new on desk, not judged: 2 queries (q30 and q31)
 
 Losses: 1 required item
   - pin on line 12: q2: rule:code%20review is out
@@ -94,12 +94,28 @@ def test_the_answer_comes_first_and_the_next_step_last(made, maker, first, steps
     assert text.endswith(f"  {ACCEPT}\n\n{MORE}\n")
 
 
+def test_a_log_has_all_lines_of_a_summary(made):
+    notice = f"agent on mine is not in gate.baseline, and is {'not ' * 40}judged"
+    document = summary(replace(made.check(made.gone()), unjudged=(notice,)), accept=ACCEPT)
+    assert " ..." in console_text(document)
+    text = console_text(uncut(document))
+    assert " ..." not in text
+    assert notice in " ".join(text.split())
+
+
+def test_an_item_that_is_gone_is_one_loss(made):
+    lost = replace(made.LOST, item="tool:a:x")
+    text = shown(made.check(replace(made.gone(), changes=(lost,))))
+    assert text.count("tool:a:x") == 1
+
+
 def test_a_loosened_gate_comes_first_and_new_queries_may_be_accepted(made):
     loosened = made.check(made.same(), loosened=(Loosened("tolerance of recall", "0.01", "0.9"),))
     assert shown(loosened).startswith("same: the gate was loosened (tolerance of recall 0.01 -> 0.9)\n")
     assert "Restore the settings and pins of gate.yaml" in shown(loosened)
     new = made.check(replace(made.same(), left_out={"new": ("q30",)}))
     assert "To include the new queries, accept it:" in shown(new)
+    assert "new on desk, not judged: 1 query (q30)" in shown(new)
 
 
 def test_a_fix_is_the_next_step_of_a_check_that_is_worse_alone(made):

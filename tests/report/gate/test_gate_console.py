@@ -19,7 +19,7 @@ def test_lost_items_are_told_one_below_the_other(made):
     assert (
         "  Required items lost: 1\n"
         '    q2 "please review my code"  rule:code%20review\n'
-        "        excluded by: its score is below threshold=0.3; its score is 0.0500 too low\n"
+        "        excluded by: its score is below threshold=0.3; the lowest offered score is 0.0500 higher\n"
         "        score: 0.5000 -> 0.2500, rank 2 -> 9\n"
         "        cause: item edited: text of rule:code%20review edited\n"
         "        fix: bring the words of q2 back\n"

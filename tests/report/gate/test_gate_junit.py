@@ -62,7 +62,9 @@ def test_a_suite_for_each_selector_and_a_case_for_each_question(made):
         "hybrid on desk": {"comparable": "passed", "metric: completeness": "passed", "required items": "passed"},
     }
     assert root.find(".//error").get("message") == "query q7 has no answer: the endpoint returned 500."
-    assert "its score is 0.0500 too low; score 0.5000 -> 0.2500" in root.find(".//failure[@type='lost']").get("message")
+    assert "the lowest offered score is 0.0500 higher; score 0.5000 -> 0.2500" in root.find(
+        ".//failure[@type='lost']"
+    ).get("message")
 
 
 def test_what_can_no_longer_be_offered_fails_though_nothing_was_lost(made):

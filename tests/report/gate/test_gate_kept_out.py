@@ -16,9 +16,9 @@ from ctxbench.report.check_texts import exclusion_text, without_texts
     [
         (None, ""),
         (0.0, ""),
-        (0.0321, "; its score is 0.0321 too low"),
-        (0.0001, "; its score is 0.0001 too low"),
-        (0.00001, "; its score is less than 0.0001 too low"),
+        (0.0321, "; the lowest offered score is 0.0321 higher"),
+        (0.0001, "; the lowest offered score is 0.0001 higher"),
+        (0.00001, "; the lowest offered score is less than 0.0001 higher"),
     ],
 )
 def test_a_miss_is_never_said_to_be_nothing(missed_by, said):

@@ -45,7 +45,7 @@ def labels_of(converted):
     return [(one.query, one.item.id, one.grade, one.alternatives) for one in converted.dataset.labels]
 
 
-def faults_of(path):
+def faults_of(path, **given):
     with pytest.raises(InputError) as error:
-        import_golden(path, CATALOG)
+        import_golden(path, CATALOG, **given)
     return [(fault.line, fault.message) for fault in error.value.faults]

@@ -89,7 +89,7 @@ def test_an_ignored_field_that_holds_items_is_hinted_at(tmp_path, name):
     rows = [{"query": text, name: ["refund_order"], "forbidden": [], "notes": "n"} for text in "abcd"]
     found = import_golden(write(tmp_path / "e.jsonl", rows), CATALOG)
     (hint,) = [issue for issue, ids in found.ids.items() if ids and "ignored;" in issue]
-    assert (hint.values, len(found.ids[hint])) == ({"name": name}, 4)
+    assert (hint.values["name"], len(found.ids[hint])) == (name, 4)
     assert found.counts[PASSED_OVER] == 8
 
 
@@ -334,6 +334,37 @@ def test_a_field_much_like_a_mapped_one_is_hinted_at_and_null_is_not_passed_over
     assert any("items in 'need', which was ignored" in line for line in found.lines())
     said = faults_of(write(tmp_path / "f.jsonl", [{"query": "a", "wants": ["refund_order"]}]))
     assert "--map expected=wants" in said[0][1]
+
+
+TWO_FIELDS = [
+    {"query": "a", "expected_tools": ["refund_order"], "expected_context": ["refunds", "refund_order"]},
+    {"query": "b", "expected_tools": [], "expected_context": "refunds"},
+    {"query": "c", "expected_tools": [], "expected_context": []},
+    {"query": "d", "expected_tools": None},
+]
+
+
+def test_expected_items_in_several_fields_are_joined(tmp_path):
+    path = write(tmp_path / "e.jsonl", TWO_FIELDS)
+    found = import_golden(path, CATALOG, names={"expected": "expected_tools+expected_context"})
+    assert [label[:2] for label in sorted(labels_of(found))] == [
+        ("e-1", "rule:refunds"),
+        ("e-1", "tool:shop:refund_order"),
+        ("e-2", "rule:refunds"),
+    ]
+    assert [query.needs_nothing for query in found.dataset.queries] == [False, False, True, False]
+    assert found.dataset.unlabelled == ("e-4",)
+    ((_, message),) = faults_of(path, names={"expected": "expected_tools+expected_contxt"})
+    assert "'expected' is mapped to 'expected_contxt'" in message
+    assert "did you mean 'expected_context'" in message
+
+
+def test_an_empty_field_beside_one_with_items_does_not_say_that_nothing_is_needed(tmp_path):
+    ((line, message),) = faults_of(write(tmp_path / "e.jsonl", TWO_FIELDS))
+    assert line == 2
+    assert "--map expected=expected_tools+expected_context" in message
+    found = import_golden(tmp_path / "e.jsonl", CATALOG, names={"expected": "expected_tools"})
+    assert any("--map expected=expected_tools+expected_context" in line for line in found.lines())
 
 
 def test_a_name_of_every_item_that_is_unknown_is_one_fault_on_the_catalog(tmp_path):
