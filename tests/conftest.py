@@ -7,9 +7,14 @@ import os
 import signal
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.postgres_server import programs, running_server
 from tests.tiers import listed_durations, tiers_of
+
+# a busy machine fails no property
+settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tests")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
