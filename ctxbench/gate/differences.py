@@ -554,9 +554,10 @@ def item_changes(
         elif always and name not in after:
             kind = ItemChangeKind.NOT_ALWAYS
             text = Message("gate.item-not-always", mode=(now.row or {}).get("include", "agent"), **values)
-        elif always and name == item and fact.hash != now.hash and fact.prompt != now.prompt:
+        elif always and fact.hash != now.hash and fact.prompt != now.prompt:
             kind = ItemChangeKind.EDITED
-            text = Message("gate.item-edited", why=edit_text(fact, now), head=now.tokens, **values)
+            why = edit_text(fact, now)
+            text = Message("gate.item-edited", item=name, why=why, base=fact.tokens, head=now.tokens)
         else:
             continue
         if item not in required:

@@ -25,7 +25,6 @@ from ctxbench.gate.results import (
     Cause,
     Change,
     ItemChange,
-    ItemChangeKind,
     MetricVerdict,
     MinimumVerdict,
     PinFailure,
@@ -432,7 +431,7 @@ def decide_verdict(
         alpha: at or below which lost items of a selector that is not deterministic are no chance.
         missed: the minimums that are not reached.
         item_changes: what no label judges: a lost always-on item leaves the verdict inconclusive, and the tokens that
-            an edit of one saves are no gain.
+            its loss or an edit saves are no gain.
     """
     by = {verdict: [metric for metric in metrics if metric.verdict is verdict] for verdict in Verdict}
     worse: list[str] = [Message("gate.pin-broken", query=failure.query, failure=failure.message) for failure in pins]
@@ -451,20 +450,22 @@ def decide_verdict(
         )
     if worse:
         return Verdict.WORSE, tuple(worse)
+    gone = [Message("gate.always-on-lost", change=change.text) for change in item_changes if change.lost]
     if unsure or by[Verdict.INCONCLUSIVE]:
         return Verdict.INCONCLUSIVE, (
+            *gone,
             *unsure,
             *(undecided_text(metric, deterministic=facts.deterministic) for metric in by[Verdict.INCONCLUSIVE]),
         )
-    no_gain = _moved_into_sessions(metrics) | _saved_by_edits(metrics, item_changes)
+    no_gain = _moved_into_sessions(metrics) | _saved_by_always_on(metrics, item_changes)
     verdict = Verdict.SAME
     reasons: tuple[str, ...] = ("; ".join((*no_gain.values(), _same_reason(metrics, facts, reported=no_gain))),)
     if better := [metric for metric in by[Verdict.BETTER] if metric.metric not in no_gain]:
         verdict = Verdict.BETTER
         reasons = (*(f"{_change_text(metric)}{_p_text(metric, facts)}" for metric in better), *no_gain.values())
-    if gone := [Message("gate.always-on-lost", change=change.text) for change in item_changes if change.lost]:
-        otherwise = (Message("gate.verdict-otherwise", verdict=str(verdict), reason=reason) for reason in reasons)
-        return Verdict.INCONCLUSIVE, (*gone, *otherwise)
+    if gone:
+        otherwise = Message("gate.verdict-otherwise", verdict=str(verdict), reason="; ".join(reasons))
+        return Verdict.INCONCLUSIVE, (*gone, otherwise)
     return verdict, reasons
 
 
@@ -498,17 +499,16 @@ def _moved_into_sessions(metrics: Sequence[MetricVerdict]) -> dict[str, str]:
     return {_ADDED: Message("gate.tokens-moved-to-session", added=_change_text(added), total=_change_text(total))}
 
 
-def _saved_by_edits(metrics: Sequence[MetricVerdict], item_changes: Sequence[ItemChange]) -> dict[str, str]:
-    """Why a smaller total is no gain: always-on items lost text; by metric, empty if the rest saves tokens as well."""
-    edited = [change for change in item_changes if change.kind is ItemChangeKind.EDITED and change.head < change.base]
-    saved = sum(change.base - change.head for change in edited)
+def _saved_by_always_on(metrics: Sequence[MetricVerdict], item_changes: Sequence[ItemChange]) -> dict[str, str]:
+    """Why a smaller total is no gain: always-on items are gone or shorter; by metric, empty if more is saved."""
+    saved = sum(max(0, change.base - (0 if change.lost else change.head)) for change in item_changes if change.always)
     return {
-        metric.metric: Message("gate.tokens-saved-by-edit", total=_change_text(metric))
+        metric.metric: Message("gate.tokens-saved-by-always-on", total=_change_text(metric))
         for metric in metrics
-        if edited
+        if saved
         and metric.metric == _TOTAL
-        and -metric.comparison.difference - saved <= metric.tolerance
         and metric.verdict is Verdict.BETTER
+        and -metric.comparison.difference - saved <= metric.tolerance
     }
 
 

@@ -712,8 +712,9 @@ def _first_step(check: Check) -> str:
         command = shlex.join(["ctxbench", "check", check.name, "--recapture"])
         if outdated:
             return f"Ask the servers again: `{command}`."
-        lost = any(change.lost for selector in check.selectors for change in selector.item_changes)
-        return "" if lost else "Label more queries to decide it."
+        verdicts = {metric.verdict for selector in check.selectors for metric in selector.metrics}
+        verdicts |= {selector.lost_verdict for selector in check.selectors}
+        return "Label more queries to decide it." if Verdict.INCONCLUSIVE in verdicts else ""
     groups = (group for selector in check.selectors for group in selector.causes)
     can_fix = any(group.fix and group.fix.possible and group.lost for group in groups)
     return "Apply the suggested fix." if can_fix and check.verdict is Verdict.WORSE else ""

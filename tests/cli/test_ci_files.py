@@ -279,7 +279,7 @@ def test_a_package_that_cannot_be_installed_is_not_called_worse(runner, pipeline
 
 
 @pytest.mark.parametrize(
-    "setup", ["false", "false && true", "exit 2", "cd nowhere && npm ci", "false\ntrue", "true | false"]
+    "setup", ["false && true", "exit 1", "cd nowhere && npm ci", "false\ntrue", "true | false", "f() { false; }; f"]
 )
 def test_a_setup_that_fails_ends_the_job_of_gitlab_before_the_check(pipeline, tmp_path, setup):
     assert pipeline(inputs={"setup": setup})[0].returncode == 2

@@ -141,7 +141,7 @@ def with_rule(rule, tokens=0, more=(), **given):
         {name: [*session, "a"] for name in names},
         required={name: ["a"] for name in names},
         items=items,
-        tokens={ALWAYS.id: tokens},
+        tokens={rule.id: tokens} if rule is not None else {},
         **given,
     )
 
@@ -165,7 +165,40 @@ def test_the_loss_of_an_always_on_item_is_no_gain(rule, tokens, verdict, kind, r
     assert [str(change.kind) for change in one.item_changes] == ([kind] if kind else [])
     assert (result.exit_code(), result.exit_code(strict=True)) == (0, int(verdict is Verdict.INCONCLUSIVE))
     assert one.item_changes == () or "AGENTS.md" in summary_of(result)
+    assert "better" not in " ".join(one.reasons)
     assert "keep the gain" not in summary_of(result)
+
+
+def test_a_lost_always_on_item_comes_before_metrics_that_are_undecided():
+    names = [f"q{i}" for i in range(8)]
+    sides = [
+        snapshot(
+            {name: [*session, item_] for name, item_ in zip(names, chosen, strict=True)},
+            required={name: ["a"] for name in names},
+            items=[item("a"), item("b"), *rules],
+            tokens={ALWAYS.id: 100},
+            **given,
+        )
+        for session, chosen, rules, given in (
+            ([offered(ALWAYS.id, mode="always")], "aaaaaaaa", [ALWAYS], {}),
+            ([], "baaaaaaa", [], {"identity": NEW}),
+        )
+    ]
+    result = check(SnapshotPairs([tuple(sides)]), CheckSettings(metrics=COMPLETENESS), name="g", base="a", head="b")
+    (selector,) = result.selectors
+    assert (selector.verdict, len(selector.reasons)) == (Verdict.INCONCLUSIVE, 2)
+    assert ALWAYS.id in selector.reasons[0]
+    assert "Label more queries" in summary_of(result)
+
+
+def test_a_renamed_always_on_item_that_is_edited_is_no_gain():
+    moved = replace(ALWAYS, name="x.md", text="Check.")
+    head = with_rule(moved, identity=NEW)
+    head = replace(head, judged=replace(head.judged, about={"renames": {ALWAYS.id: moved.id}}))
+    settings = CheckSettings(metrics=tuple(map(parse_metric, ("completeness", "total_tokens"))))
+    result = check(SnapshotPairs([(with_rule(ALWAYS, 100), head)]), settings, name="g", base="a", head="b")
+    assert [(change.item, str(change.kind)) for change in result.selectors[0].item_changes] == [(ALWAYS.id, "edited")]
+    assert result.verdict is Verdict.SAME
 
 
 def test_a_removed_item_that_no_label_requires_is_named():
