@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -669,20 +670,24 @@ def _read_again_on_hangup(file: Path, tokens: UserTokens, service: ContextServic
     """Read the token file again at each SIGHUP; tokens stay if it is wrong."""
     from ctxbench.memory.web_app import read_tokens
 
-    def read_again(_number: int, _frame: object) -> None:
-        try:
-            new = read_tokens(file)
-            service.check_users(new.users)
-        except UserError as error:
-            tokens.is_stale = True
-            service.metrics.count(reload_failures=1)
-            _log.error("tokens not changed: %s", _one_line(error))
-            return
-        tokens.replace_by(new)
-        _log.info("read %s again: %s", file, count(len(new.users), "user"))
+    hangups: SimpleQueue[int] = SimpleQueue()  # its `put` may interrupt anything; taking a lock in a handler may not
+
+    def read_again() -> None:
+        while hangups.get():
+            try:
+                new = read_tokens(file)
+                service.check_users(new.users)
+            except UserError as error:
+                tokens.is_stale = True
+                service.metrics.count(reload_failures=1)
+                _log.error("tokens not changed: %s", _one_line(error))
+            else:
+                tokens.replace_by(new)
+                _log.info("read %s again: %s", file, count(len(new.users), "user"))
 
     if hasattr(signal, "SIGHUP"):  # Windows has none
-        signal.signal(signal.SIGHUP, read_again)
+        threading.Thread(target=read_again, name="hangups", daemon=True).start()
+        signal.signal(signal.SIGHUP, lambda number, _frame: hangups.put(number))
 
 
 def write_labels(database: Path, workspace: str, out: Path, *, as_json: bool) -> None:

@@ -85,7 +85,7 @@ class Secrets:
     """Values that are replaced by `<hidden>` wherever they turn up.
 
     Also as JSON, Python or a URL would write them, in base64, alone or as a part of more (`user:value` of `Basic`), and
-    in hexadecimal digits. Of a secret without spaces that has a digit, also any 16 characters in sequence.
+    in hexadecimal digits. Of a drawn secret (a key, not words) also any 16 characters in sequence that have a digit.
     """
 
     def __init__(self, values: Iterable[Named]) -> None:
@@ -108,22 +108,18 @@ class Secrets:
         ]
         self._anywhere = [*_encoded(secret | pairs), *_patterns(("{}", strict - words))]
         self._tools = [*self._anywhere, *_patterns((_WHOLE, words - prose), (_WHOLE_NAME, prose))]
-        drawn = {
-            piece
-            for name, value in named
-            for piece in _secret_pieces("", value)
-            if is_secret_name(name) or _OPAQUE.search(piece)
-        }
-        self._parts = {piece[start : start + _LONG] for piece in drawn for start in range(len(piece) - _LONG + 1)}
+        drawn = {segment for name, value in named for segment in _drawn(name, value)}
+        parts = {segment[start : start + _LONG] for segment in drawn for start in range(len(segment) - _LONG + 1)}
+        self._parts = set(filter(_has_digit, parts))
 
     def hide(self, text: str) -> str:
         """The text of an error without any of the values."""
-        return self._without(self._errors, text)
+        return self._without_parts(_without(self._errors, text))
 
     def hide_in(self, value: Any) -> Any:
         """A JSON value without secrets in its texts and numbers; names of fields stay, see `in_names`."""
         if isinstance(value, str):
-            return self._without(self._tools, value)
+            return self._without_parts(_without(self._tools, value))
         if isinstance(value, int | float) and not isinstance(value, bool):
             return HIDDEN if any(pattern.fullmatch(str(value)) for pattern in self._tools) else value
         if isinstance(value, list):
@@ -132,7 +128,7 @@ class Secrets:
 
     def _hide_field(self, key: str, value: Any) -> Any:
         if key in _FIELDS_OF_NAMES and isinstance(value, str):
-            return self._without(self._anywhere, value)
+            return _without(self._anywhere, value)
         if key in _FIELDS_OF_NAMES and isinstance(value, list):
             return [self._hide_field(key, entry) for entry in value]
         return self.hide_in(value)
@@ -140,7 +136,7 @@ class Secrets:
     def in_names(self, tool: Mapping[str, Any]) -> str | None:
         """The first name, of the tool or of a field in it, that holds a secret; such names cannot be kept.
 
-        A secret of words or of few characters is not looked for: names hold those by chance.
+        A secret of words or of few characters, or a part of one, is not looked for: names hold those by chance.
         """
         stack: list[Any] = [tool]
         while stack:
@@ -148,17 +144,15 @@ class Secrets:
             if isinstance(value, Mapping):
                 names: list[str] = [*value, *([tool["name"]] if value is tool else [])]
                 for name in names:
-                    if self._without(self._anywhere, name) != name:
+                    if any(pattern.search(name) for pattern in self._anywhere):
                         return name
                 stack.extend(value.values())
             elif isinstance(value, list):
                 stack.extend(value)
         return None
 
-    def _without(self, patterns: Iterable[re.Pattern[str]], text: str) -> str:
-        """The text without matches of the patterns, and without long parts of secrets."""
-        for pattern in patterns:
-            text = pattern.sub(HIDDEN, text)
+    def _without_parts(self, text: str) -> str:
+        """The text without long parts of secrets."""
         shown, end = [], 0  # up to where the text is done
         for start in range(len(text) - _LONG + 1 if self._parts else 0):
             if text[start : start + _LONG] in self._parts:
@@ -276,6 +270,16 @@ def _secret_pieces(name: str, value: str) -> set[str]:
     }
 
 
+def _drawn(name: str, value: str) -> Iterator[str]:
+    """What of a value was drawn by chance; not the host of a URL, whose other parts `in_url` has."""
+    is_secret = is_secret_name(name)
+    for piece in _secret_pieces("", _URL.sub(" ", value)):
+        is_path = not is_secret or piece.startswith(("/", "~", "."))  # base64 has slashes, too
+        for segment in re.split("[/@]", piece) if is_path else [piece]:
+            if is_secret or _looks_drawn(segment):
+                yield segment
+
+
 def _looks_drawn(part: str) -> bool:
     """Whether a part of a path is a key, rather than words such as `context-selector-v2`."""
     return _has_digit(part) and _OPAQUE.search(part) is not None
@@ -305,6 +309,12 @@ def _patterns(*groups: tuple[str, Iterable[str]]) -> list[re.Pattern[str]]:
         if ordered := sorted(values, key=lambda value: (-len(value), value)):
             patterns.append(re.compile(around.replace("{}", f"(?:{'|'.join(map(re.escape, ordered))})")))
     return patterns
+
+
+def _without(patterns: Iterable[re.Pattern[str]], text: str) -> str:
+    for pattern in patterns:
+        text = pattern.sub(HIDDEN, text)
+    return text
 
 
 def _masked(text: str) -> str:

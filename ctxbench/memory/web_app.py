@@ -389,7 +389,7 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _THREADS = 8  # answers at the same time
 _AT_ONCE = 4  # answers at the same time per user
 _WAITING = 100  # open requests for contexts per user
-_QUOTING = (404, 409, 422)  # errors that quote the request
+_QUOTING = (404, 409, 415, 421, 422)  # errors that quote the request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -147,6 +147,31 @@ def test_a_hangup_reads_the_token_file_again(place, tmp_path):
         assert "\nctxbench_context_reload_failures_total 2\n" in figures
 
 
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="needs SIGHUP")
+def test_a_hangup_while_figures_are_written_does_not_stop_the_service(tmp_path):
+    program = f"""
+import signal
+from pathlib import Path
+from ctxbench.cli.memory import _read_again_on_hangup
+from ctxbench.memory.service import Metrics
+from ctxbench.memory.web_app import UserTokens
+
+class Service:
+    metrics = Metrics()
+
+class Counts(dict):
+    def __getitem__(self, name):
+        signal.raise_signal(signal.SIGHUP)
+        return 0
+
+_read_again_on_hangup(Path({str(tmp_path / "gone.yaml")!r}), UserTokens({{}}), Service())
+Service.metrics._counts = Counts()
+print(Service.metrics.text())
+"""
+    process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert "reload_failures_total 0" in process.stdout
+
+
 def test_several_users_are_refused_a_pipeline_that_counts_over_the_whole_catalog(place, tmp_path, capsys):
     own, tokens = tmp_path / "own.yaml", tmp_path / "tokens.yaml"
     own.write_text("name: own\nabout: Mine.\nparameters: {}\npipeline: {analyse: whole, retrieve: bm25}\n")

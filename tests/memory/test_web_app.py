@@ -365,14 +365,16 @@ def test_a_refused_request_is_one_line_of_the_log_without_its_texts_and_counted(
     one.post("/context/build", json={"secret": "words"}, headers=bearer("ana"))
     one.post("/context/build", json={"message": " \t"}, headers=bearer("ana"))
     one.get("/secret")
+    one.post("/context/build", content=b"{}", headers=bearer("ana") | {"content-type": "text/secret"})
+    client(one.service, base="http://secret.example").get("/healthz")
     lines = [line.removeprefix("refused user=") for line in caplog.messages]
     assert [line.partition(", ")[0] for line in lines] == [
-        *("-: 401", "-: 401", "'ana': 400", "'ana': 422", "'ana': 422", "-: 404")
+        *("-: 401", "-: 401", "'ana': 400", "'ana': 422", "'ana': 422", "-: 404", "'ana': 415", "-: 421")
     ]
     assert lines[1].startswith("-: 401, unknown token; ")
     assert lines[3].partition(", ")[2] == HTTPStatus(422).phrase
     assert "secret" not in caplog.text
-    assert one.service.metrics.value("failures") == 6
+    assert one.service.metrics.value("failures") == 8
 
 
 def test_a_source_that_fails_is_named_without_what_it_said(monkeypatch, caplog):

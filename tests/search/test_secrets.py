@@ -53,7 +53,40 @@ def test_long_parts_of_a_secret_are_hidden(text: str, hidden: str) -> None:
         secrets = Secrets([*values, (name, "s3cr3tordersToken1234567abcdef")])
         assert secrets.hide_in(text) == hidden
         assert secrets.hide(text) == hidden
-    assert secrets.in_names({"name": f"get_{text}"}) == (f"get_{text}" if hidden != text else None)
+    assert secrets.in_names({"name": f"get_{text}"}) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("DOCS_ROOT", "/srv/handbook2024/internationalshipping/customs", "Finds internationalshipping rules"),
+        ("API_KEY_FOLDER", "/srv/handbook2024/internationalshipping", "Finds internationalshipping rules"),
+        ("BASE_URL", "https://mcp.example.com/api/v1/abcdef0123456789ab", "See https://mcp.example.com/api/v1/docs"),
+        ("DATABASE_AUTH", "pg://svc:pw1@db.internal.example.com/orders2024", "SQL on db.internal.example.com"),
+        ("DATABASE_AUTH", "svc:pw1@db.internal.example.com/orders2024", "SQL on db.internal.example.com"),
+        ("INDEX", "/var/organization_documents_2024/desk", "Search organization_documents_2024"),
+    ],
+)
+def test_words_and_hosts_in_long_values_stay(name: str, value: str, text: str) -> None:
+    secrets = Secrets([(name, value)])
+    assert secrets.hide_in(text) == text
+    assert secrets.hide_in(f"at {value}.") == "at <hidden>."
+    names = {"name": "a", "inputSchema": {"properties": {word: {} for word in text.split()}}}
+    assert secrets.in_names(names) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("BASE_URL", "https://mcp.example.com/v1/abcdef0123456789abcdef"),
+        ("DATABASE", "pg://svc:abcdef0123456789abcdef@db.example.com/orders"),
+        ("MOUNT", "/srv/abcdef0123456789abcdef/mcp"),
+        ("API_TOKEN", "K7MDENG/abcdef0123456789abcdef"),
+    ],
+)
+def test_long_parts_of_a_secret_in_a_url_or_path_are_hidden(name: str, value: str) -> None:
+    secrets = Secrets([(name, value)])
+    assert secrets.hide_in("like abcdef0123456789ab… or ef0123456789abcdef") == "like <hidden>… or <hidden>"
 
 
 def test_what_stands_in_json_and_in_cookies_is_hidden_alone() -> None:
