@@ -322,7 +322,8 @@ def dataset(
         name=name, version="1", catalog=item_catalog, queries=tuple(parsed_queries), labels=tuple(parsed_labels)
     )
     partly = {query.id for query in parsed_queries if query.partly_labelled}
-    unlabelled = [query for query in labelled.unlabelled if query not in partly]
+    helpful = {label.query for label in parsed_labels if label.grade == Grade.HELPFUL}
+    unlabelled = [query for query in labelled.unlabelled if query not in partly | helpful]
     if 0 < len(unlabelled) < len(parsed_queries):  # else it is a dataset that is to be labelled
         counts = {"n": len(unlabelled), "of": len(parsed_queries)}
         _log.warning(Message("api.queries-unlabelled", name=name, queries=unlabelled[:3], **counts))

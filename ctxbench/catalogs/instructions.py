@@ -282,6 +282,11 @@ class _RuleFile:
     line: int
 
 
+_REASONS = ("outside-folder", "same-file", "not-a-file", "file-too-large", "unreadable", "file-empty")
+LEFT_OUT = frozenset(f"catalogs.{reason}" for reason in _REASONS)
+"""The keys of the notes that say why a file, their value `path`, gives no item."""
+
+
 @dataclass
 class _Folder:
     """Reads one folder; oddities are added to `notes`, by part."""

@@ -88,7 +88,7 @@ def read_field_names(
             )
             raise ParameterError(f"{field!r} is no field of {of}{hint}")
         if field in names and field in joined:
-            file_field = f"{names[field]}+{file_field}"
+            file_field = "+".join(dict.fromkeys(f"{names[field]}+{file_field}".split("+")))
         elif field in names:
             raise ParameterError(f"field {field!r} is mapped twice: {names[field]} and {file_field}")
         names[field] = file_field

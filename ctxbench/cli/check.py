@@ -25,7 +25,7 @@ from urllib.parse import quote, urlsplit
 import typer
 
 from ctxbench.catalogs.agent_file import is_agent_file, read_agent
-from ctxbench.catalogs.snapshots import odd_in
+from ctxbench.catalogs.instructions import LEFT_OUT
 from ctxbench.cli.capture import line_of_edit, mode_line, recapture, settings_line, tell_captured
 from ctxbench.cli.common import print_json, print_result, without_keys
 from ctxbench.datasets.layout import DatasetLines, agent_of
@@ -42,6 +42,7 @@ from ctxbench.io.console import drop_output, is_terminal, printing_to_stderr, pr
 from ctxbench.io.documents import line_of, load_yaml
 from ctxbench.io.errors import (
     InputError,
+    Message,
     ParameterError,
     StorageError,
     UserError,
@@ -95,9 +96,9 @@ def find_places(done: GateCheck) -> Locations:
     def left_out(dataset: str, file: str) -> str:
         if (agent := agent_of(experiment.base / references[dataset])) is None:
             return ""
-        path = Path(os.path.relpath(_root() / file, agent.parent)).as_posix()
-        notes = odd_in(read_agent(agent).parts())
-        return next((note for note in notes if f" {path} " in note and note.endswith("left out")), "")
+        notes = ((part, note) for part in read_agent(agent).parts() for note in part.notes if isinstance(note, Message))
+        about = ((note, Path(part.origin, note.values["path"])) for part, note in notes if note.key in LEFT_OUT)
+        return next((f"{note}" for note, path in about if in_repository(path) == file), "")
 
     def external_file(name: str) -> str:
         path = experiment.base / name

@@ -48,6 +48,7 @@ from ctxbench.labelling.import_files import (
     write_import,
 )
 from ctxbench.labelling.rebase import read_renames
+from ctxbench.labelling.record_files import JOINED_FIELDS
 from ctxbench.labelling.sources import CATALOG, COLLECTION, EVALS, LOG, data_files, import_kinds
 from ctxbench.labelling.trace_import import scopes_of
 from ctxbench.labelling.trace_labels import is_searchable
@@ -403,7 +404,7 @@ class ImportRequest:
             raise ParameterError("--redact and --no-redact exclude each other; leave one out")
         return ImportOptions(
             kind=self.kind,
-            names=read_field_names(self.names, allowed=MAPPED_FIELDS, of="a file", joined=("expected",))
+            names=read_field_names(self.names, allowed=MAPPED_FIELDS, of="a file", joined=JOINED_FIELDS)
             if self.names
             else {},
             settings=ImportSettings(

@@ -528,6 +528,7 @@ class CollectionReader:
         faults: where faults are added.
         rows: the rows that were read, by role.
         roles: the files by role, in the order in which they were read.
+        ignored: fields of documents that were ignored.
     """
 
     settings: ImportSettings
@@ -535,6 +536,7 @@ class CollectionReader:
     faults: list[Fault] = field(default_factory=list)
     rows: dict[str, list[Row]] = field(default_factory=lambda: defaultdict(list))
     roles: dict[str, list[Path]] = field(default_factory=dict)
+    ignored: list[str] = field(default_factory=list)
 
     def read(self, paths: Sequence[Path]) -> None:
         """Read the rows of files, each by its role."""
@@ -683,6 +685,7 @@ class CollectionReader:
             except ParameterError as error:  # of a time, or a confidence
                 row.fault(str(error))
                 return None
+        self.ignored += ["metadata.id"] if is_titled and metadata.get("id", name) != name else []
         return Item(
             type="tool",
             server=server,

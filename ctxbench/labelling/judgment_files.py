@@ -294,6 +294,7 @@ def import_collection(
     if catalog is not None and reader.rows["documents"]:
         raise ParameterError(Message("labelling.catalog-and-documents", paths=reader.roles.get("documents", files)))
     items = reader.documents() if catalog is None else {name: catalog[at] for name, at in catalog.named.items()}
+    draft.ids[PASSED_OVER] += reader.ignored
     del reader.rows["documents"]  # of a large collection, they need as much memory as the items
     ambiguous = {item.name for item in catalog or ()} - items.keys()
     catalog = Catalog(items.values()) if catalog is None else catalog
@@ -343,9 +344,9 @@ def read_catalog_files(paths: Sequence[Path], kinds: Mapping[Path, ImportKind], 
         reader.rows["documents"] = [row for rows in reader.rows.values() for row in rows]
         items = tuple(reader.documents().values())
         raise_faults(reader.faults)
-        parts.append(
-            SnapshotPart(name=documents[0].name, kind="documents", items=items, origin=str(documents[0].parent))
-        )
+        notes = tuple(Message("labelling.fields-ignored", names=name, hint="") for name in sorted({*reader.ignored}))
+        name, origin = documents[0].name, str(documents[0].parent)
+        parts.append(SnapshotPart(name=name, kind="documents", items=items, notes=notes, origin=origin))
     return parts
 
 

@@ -40,6 +40,7 @@ NAME_KEYS = (
     *("chunk_id", "document_id", "passage_id", "node_id", "skill"),
 )
 """Fields with the name of an item in an entry of a list; the first with a text is used."""
+JOINED_FIELDS = ("expected", "forbidden")  # may be mapped to several fields of a file
 CUT_FROM = 55  # characters; longer names may be cut to 60 to 64, perhaps with a hash at the end
 
 _PREFIX = re.compile(r"(?:functions?[./:]+|mcp(?:__|[./:_-]))", re.IGNORECASE)
@@ -671,7 +672,7 @@ def has_request(records: Sequence[Mapping[str, Any]]) -> bool:
 def useless_names(records: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> list[str]:
     """The faults of a mapping: one message per mapped field that no record has."""
     fields = list(dict.fromkeys(name for record in records for name in record))
-    pairs = [(field, path) for field, theirs in names.items() for path in _joined_paths(theirs, fields)]
+    pairs = [(field, path) for field, theirs in names.items() for path in _joined_paths(field, theirs, fields)]
     return [
         Message(
             "labelling.mapped-to-nothing", field=field, name=path, hint="" if path in fields else suggest(path, fields)
@@ -685,14 +686,14 @@ class JoinedLabels(dict[str, Any]):
     """The labels of a record in several fields that are mapped to one, by field."""
 
 
-def _joined_paths(theirs: str, fields: Collection[str]) -> list[str]:
-    """The fields that a mapping joins: `a` and `b` of `a+b`."""
-    return [theirs] if theirs in fields else theirs.split("+")
+def _joined_paths(field: str, theirs: str, fields: Collection[str]) -> list[str]:
+    """The fields that a mapping joins: `a` and `b` of `expected=a+b`."""
+    return theirs.split("+") if field in JOINED_FIELDS and theirs not in fields else [theirs]
 
 
 def with_names(data: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str, Any]:
     """A record with fields renamed by the mapping, without other names of mapped fields."""
-    paths = [path for theirs in names.values() for path in _joined_paths(theirs, data)]
+    paths = [path for field, theirs in names.items() for path in _joined_paths(field, theirs, data)]
     roots = {path if path in data else path.partition(".")[0] for path in paths}
     mapped = {field: value for field, value in _mapped_values(data, names).items() if value is not None}
     values = {name: value for name, value in data.items() if name not in roots}
@@ -703,7 +704,7 @@ def _mapped_values(data: Mapping[str, Any], names: Mapping[str, str]) -> dict[st
     """The values of mapped fields; None where a record has none. Only labels may be lists of objects."""
     values: dict[str, Any] = {}
     for name, theirs in names.items():
-        paths = _joined_paths(theirs, data)
+        paths = _joined_paths(name, theirs, data)
         parts = {path: data[path] if path in data else _labels_at(data, path.split(".")) for path in paths}
         filled = {path: value for path, value in parts.items() if value is not None}
         values[name] = parts[theirs] if theirs in parts else JoinedLabels(filled) if filled else None

@@ -493,7 +493,8 @@ class Catalog(Sequence[Item]):
         """The position of each item by its id, and by its name and `metadata.id` where no other item has that."""
         names = Counter(item.name for item in self)
         unique = {item.name: position for position, item in enumerate(self) if names[item.name] == 1}
-        published = [str(item.metadata.get("id") or "") for item in self]  # of items that an import named by title
+        values = (item.metadata.get("id") for item in self)  # of items that an import named by title
+        published = [str(value) if type(value) in (str, int) else "" for value in values]
         n_published = Counter(name for name in published if name and name not in names)
         unique |= {name: position for position, name in enumerate(published) if n_published[name] == 1}
         return unique | {item_id: position for position, item_id in enumerate(self.ids)}

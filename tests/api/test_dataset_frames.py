@@ -429,4 +429,6 @@ def test_queries_without_a_required_item_are_counted_in_a_warning(caplog):
     caplog.clear()
     ctxbench.dataset(items, queries, [])  # it is to be labelled
     ctxbench.dataset(items, [{**row, "needs": "nothing"} for row in queries[1:]], [])
+    graded = [{"query": query, "item": "area", "grade": grade} for query, grade in (("q0", 2), ("q1", 1), ("q2", 1))]
+    ctxbench.dataset(items, queries, graded)  # each has a use for it
     assert not caplog.records

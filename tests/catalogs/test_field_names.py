@@ -112,6 +112,11 @@ def test_a_mapping_is_read():
     assert read_field_names("name=tool_name, schema = spec.args") == {"name": "tool_name", "schema": "spec.args"}
 
 
+def test_fields_that_are_mapped_to_one_are_joined_once_each():
+    joined = read_field_names("id=a+b,id=c,id=a", allowed=("id",), joined=("id",))
+    assert joined == {"id": "a+b+c"}
+
+
 def test_a_mapping_of_other_fields_names_those() -> None:
     assert read_field_names("query=words", allowed=("query", "id"), of="an eval") == {"query": "words"}
     with pytest.raises(ParameterError, match="'name' is no field of an eval; Known: id, query"):

@@ -15,6 +15,7 @@ import yaml
 import ctxbench
 from ctxbench.catalogs.agent_file import read_agent
 from ctxbench.io.documents import load_yaml
+from ctxbench.io.errors import read_messages
 from ctxbench.selectors.definition import TunedPreset, definition_hash, parameter_texts
 from ctxbench.selectors.definitions import agent_definition, definition, write_presets
 from tests.checkout import Checkout
@@ -490,11 +491,13 @@ class TestCheck:
         assert cli("check", "gate.yaml", "--accept").code == 0
         assert cli("check", "gate.yaml", "--output-format", "json").json["selectors"][0]["compared"] == len(EVALS)
 
-    def test_an_emptied_rule_is_gone_and_the_cause_says_why(self, gate, cli):
+    def test_an_emptied_rule_is_gone_and_the_cause_says_why_in_any_words(self, gate, cli, monkeypatch):
         Path(".cursor/rules/refunds.mdc").write_text(RULE.partition("Ask")[0])
         done = cli("check", "gate.yaml")
         assert done.code == 1
         assert ".cursor/rules/refunds.mdc has no text; left out" in " ".join(done.out.split())
+        monkeypatch.setitem(read_messages("catalogs")["file-empty"], "text", "the text of {path} is empty")
+        assert "the text of .cursor/rules/refunds.mdc is empty" in " ".join(cli("check", "gate.yaml").out.split())
 
     def test_a_setting_of_the_agent_is_a_cause(self, gate, cli, place):
         write(place, AGENT | {"settings": {"n": 3}})

@@ -99,10 +99,12 @@ class TestKinds:
         assert f"error: {options[0]} is for " in done.err
         assert not (place / "out").exists()
 
-    def test_repeated_mappings_join_expected_items_alone(self, imported, place):
+    def test_repeated_mappings_join_labels_alone(self, imported, place):
         rows(place / "file.jsonl", [{"query": "a", "first": [], "second": ["book_table"]}])
         options = ["--dry-run", "--map", "expected=first", "--map", "expected=second"]
         assert imported("file.jsonl", options=options).out.count("required   tool:book_table") == 1
+        options = [option.replace("expected", "forbidden") for option in options]
+        assert imported("file.jsonl", options=options).out.count("irrelevant tool:book_table") == 1
         done = imported("file.jsonl", options=["--map", "query=query", "--map", "query=rules"])
         assert (done.code, done.err) == (2, "error: field 'query' is mapped twice: query and rules\n")
 

@@ -149,6 +149,13 @@ class TestCatalog:
         assert catalog.find("tool:s:c") is None
         assert [item.name for item in catalog[:1]] == ["a"]
 
+    def test_only_a_text_or_a_whole_number_in_the_metadata_names_an_item(self):
+        values = ["a7", 0, {"a": 1}, True, None, 1.5, "x1"]
+        catalog = Catalog([tool(f"x{position}", metadata={"id": value}) for position, value in enumerate(values)])
+        named = catalog.named.keys() - {*catalog.ids} - {item.name for item in catalog}
+        assert named == {"a7", "0"}
+        assert catalog.named["x1"] == 1
+
     def test_an_unknown_item_names_the_closest(self):
         with pytest.raises(ParameterError, match="no item 'tool:s:lost' in the catalog; did you mean 'tool:s:list'"):
             Catalog([tool("list")]).position("tool:s:lost")

@@ -11,7 +11,7 @@ import pytest
 from ctxbench.datasets.dataset import split_of
 from ctxbench.datasets.files import read_dataset, write_dataset
 from ctxbench.io.errors import InputError, ParameterError, StorageError
-from ctxbench.labelling.conversion import ImportSettings, read_grades
+from ctxbench.labelling.conversion import PASSED_OVER, ImportSettings, read_grades
 from ctxbench.labelling.import_files import ImportOptions, import_files
 from ctxbench.labelling.judgment_files import export_dataset, import_collection
 from ctxbench.labelling.sources import data_files
@@ -128,6 +128,13 @@ def test_a_tool_keeps_its_server_and_schema_and_its_id_where_titles_repeat(folde
     assert catalog.ids == ("tool:wiki:search", "tool:crm:search", "tool:3", "tool:4", "tool:5")
     assert [item.schema for item in catalog[:3]] == [schema, schema, None]
     assert catalog[2].search_text == "3: find: A."
+
+
+def test_an_id_in_the_metadata_that_the_id_of_a_tool_replaces_is_counted(folder):
+    rows = [{"_id": name, "title": f"t{name}", "text": "x", "metadata": {"id": "2"}} for name in ("MED-10", "2")]
+    imported = import_beir(folder(corpus=rows), ImportSettings(type="tool"))
+    assert [item.metadata["id"] for item in imported.dataset.catalog] == ["MED-10", "2"]
+    assert imported.ids[PASSED_OVER] == ["metadata.id"]
 
 
 def test_a_corpus_of_tools_reads_alike_in_another_program(tmp_path):

@@ -359,6 +359,15 @@ def test_expected_items_in_several_fields_are_joined(tmp_path):
     assert "did you mean 'expected_context'" in message
 
 
+def test_only_labels_are_joined_of_several_fields(tmp_path):
+    path = write(tmp_path / "e.jsonl", [{"q": "a", "u": "b", "expected": ["refund_order"]}])
+    ((_, message),) = faults_of(path, names={"query": "q+u"})
+    assert "'query' is mapped to 'q+u'" in message
+    path = write(tmp_path / "f.jsonl", [{"q+u": "a", "q": "b", "expected": ["refund_order"]}])
+    (query,) = import_golden(path, CATALOG, names={"query": "q+u"}).dataset.queries
+    assert query.request.text == "a"
+
+
 def test_an_empty_field_beside_one_with_items_does_not_say_that_nothing_is_needed(tmp_path):
     ((line, message),) = faults_of(write(tmp_path / "e.jsonl", TWO_FIELDS))
     assert line == 2
