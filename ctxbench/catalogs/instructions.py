@@ -283,7 +283,7 @@ class _RuleFile:
 
 
 _REASONS = ("outside-folder", "same-file", "not-a-file", "file-too-large", "unreadable", "file-empty")
-LEFT_OUT = frozenset(f"catalogs.{reason}" for reason in _REASONS)
+WITHOUT_ITEM = frozenset(f"catalogs.{reason}" for reason in _REASONS)
 """The keys of the notes that say why a file, their value `path`, gives no item."""
 
 

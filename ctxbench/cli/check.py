@@ -25,7 +25,7 @@ from urllib.parse import quote, urlsplit
 import typer
 
 from ctxbench.catalogs.agent_file import is_agent_file, read_agent
-from ctxbench.catalogs.instructions import LEFT_OUT
+from ctxbench.catalogs.instructions import WITHOUT_ITEM
 from ctxbench.cli.capture import line_of_edit, mode_line, recapture, settings_line, tell_captured
 from ctxbench.cli.common import print_json, print_result, without_keys
 from ctxbench.datasets.layout import DatasetLines, agent_of
@@ -97,7 +97,7 @@ def find_places(done: GateCheck) -> Locations:
         if (agent := agent_of(experiment.base / references[dataset])) is None:
             return ""
         notes = ((part, note) for part in read_agent(agent).parts() for note in part.notes if isinstance(note, Message))
-        about = ((note, Path(part.origin, note.values["path"])) for part, note in notes if note.key in LEFT_OUT)
+        about = ((note, Path(part.origin, note.values["path"])) for part, note in notes if note.key in WITHOUT_ITEM)
         return next((f"{note}" for note, path in about if in_repository(path) == file), "")
 
     def external_file(name: str) -> str:
