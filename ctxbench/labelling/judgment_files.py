@@ -294,7 +294,8 @@ def import_collection(
     if catalog is not None and reader.rows["documents"]:
         raise ParameterError(Message("labelling.catalog-and-documents", paths=reader.roles.get("documents", files)))
     items = reader.documents() if catalog is None else {name: catalog[at] for name, at in catalog.named.items()}
-    draft.ids[PASSED_OVER] += reader.ignored
+    if reader.ignored:
+        draft.ids[PASSED_OVER] += reader.ignored
     del reader.rows["documents"]  # of a large collection, they need as much memory as the items
     ambiguous = {item.name for item in catalog or ()} - items.keys()
     catalog = Catalog(items.values()) if catalog is None else catalog
